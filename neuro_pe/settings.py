@@ -1,0 +1,133 @@
+"""Every option of a fit, once: its default, its check and its meaning."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from neuro_pe.errors import InputError
+
+__all__ = ["ENCODINGS", "FitSettings", "option_name"]
+
+ENCODINGS = ("learn", "random", "nope", "1d-fixed", "3d-fixed")
+OPTIMIZERS = ("muon", "adamw")
+PRECISIONS = ("float32", "bfloat16")
+
+Check = tuple[Callable[[Any], bool], str]
+
+POSITIVE: Check = (lambda value: value > 0, "a number over 0")
+NOT_NEGATIVE: Check = (lambda value: value >= 0, "a number of 0 or more")
+AT_LEAST_ONE: Check = (lambda value: value >= 1, "a whole number of 1 or more")
+SHARE: Check = (lambda value: 0 < value < 1, "a number between 0 and 1")
+
+
+def _one_of(values: tuple[str, ...]) -> Check:
+    return (lambda value: value in values, "one of " + ", ".join(values))
+
+
+def _option(default: Any, check: Check | None, text: str, **more: Any) -> Any:
+    return field(default=default, metadata={"check": check, "help": text, **more})
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitSettings:
+    """All options of one fit of a masked-region model.
+
+    The estimator's parameters and the options of ``neuro-pe train`` come from these fields; the
+    meaning of each stands in its ``help`` (``neuro-pe train --help`` prints them).
+
+    Raises
+    ------
+    InputError
+        If a value is of the wrong kind or out of its range; the line names the option.
+
+    Examples
+    --------
+    >>> from neuro_pe.settings import FitSettings
+    >>> FitSettings(sigma=0.2).sigma
+    0.2
+    >>> FitSettings(mask_ratio=1.5)
+    Traceback (most recent call last):
+    neuro_pe.errors.InputError: mask_ratio: found 1.5; expected a number between 0 and 1.
+    """
+
+    encoding: str = _option("learn", _one_of(ENCODINGS), "Positional encoding.", choices=ENCODINGS)
+    sigma: float = _option(
+        0.1, POSITIVE, "Standard deviation that a learned or random encoding starts from."
+    )
+    mask_ratio: float = _option(0.9, SHARE, "Share of regions hidden in training.")
+    test_mask_ratio: float = _option(0.9, SHARE, "Share of regions hidden in validation and test.")
+    window: int = _option(20, AT_LEAST_ONE, "Length of a window, in TRs.")
+    layers: int = _option(2, AT_LEAST_ONE, "Encoder layers over the visible regions.")
+    heads: int = _option(8, AT_LEAST_ONE, "Attention heads.")
+    width: int = _option(128, AT_LEAST_ONE, "Width of a token.")
+    epochs: int = _option(40, AT_LEAST_ONE, "Passes through the training runs, at most.")
+    patience: int = _option(
+        10, AT_LEAST_ONE, "Stop after this many epochs without a better validation error."
+    )
+    optimizer: str = _option(
+        "muon",
+        _one_of(OPTIMIZERS),
+        "Optimizer of the blocks' weight matrices.",
+        choices=OPTIMIZERS,
+    )
+    lr: float = _option(2e-3, POSITIVE, "Peak learning rate of AdamW.")
+    muon_lr: float = _option(3e-3, POSITIVE, "Peak learning rate of Muon.")
+    weight_decay: float = _option(0.05, NOT_NEGATIVE, "Weight decay of the blocks' matrices.")
+    batch_size: int = _option(32, AT_LEAST_ONE, "Windows a training step.")
+    precision: str = _option(
+        "float32",
+        _one_of(PRECISIONS),
+        "Number format of the matrix products in training.",
+        choices=PRECISIONS,
+    )
+    seed: int = _option(0, NOT_NEGATIVE, "Seed of the weights, windows and masks.")
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            value = getattr(self, option.name)
+            kind = type(option.default)
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if kind is float and whole:
+                object.__setattr__(self, option.name, value := float(value))
+            check: Check = option.metadata["check"]
+            of_kind = isinstance(value, kind) and not isinstance(value, bool)
+            if not of_kind or not check[0](value):
+                msg = f"{option.name}: found {value!r}; expected {check[1]}."
+                raise InputError(msg)
+        if self.width % self.heads:
+            msg = (
+                f"heads: found {self.heads}, which does not divide the width {self.width}; "
+                "expected a divisor."
+            )
+            raise InputError(msg)
+
+    @property
+    def name(self) -> str:
+        """Name of the model folder: what was asked, seed last."""
+        parts = [f"encoding-{self.encoding}"]
+        if self.encoding in ("learn", "random"):
+            parts.append(f"sigma-{self.sigma:g}")
+        return "_".join([*parts, f"mask-{self.mask_ratio:g}", f"seed-{self.seed}"])
+
+    def to_json(self) -> str:
+        """Return the settings as a JSON object."""
+        return json.dumps(asdict(self), indent=2)
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> "FitSettings":
+        """Build settings from a mapping (a parsed ``settings.json``), naming unknown options."""
+        known = {option.name for option in fields(cls)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            msg = (
+                f"settings: unknown option {unknown[0]!r}; written by a newer version of "
+                "neuro_pe? Update it to read this."
+            )
+            raise InputError(msg)
+        return cls(**values)
+
+
+def option_name(name: str) -> str:
+    """Return how the command line spells a setting (``mask_ratio`` is ``--mask-ratio``)."""
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,358 @@
+"""Region time series with their labels: one run, and the runs of a cohort in one region order."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pandas as pd
+
+from neuro_pe.errors import InputError
+
+__all__ = ["Cohort", "RegionTimeSeries", "standardize"]
+
+# A run that lacks more than this share of its regions is left out rather than
+# taking all those regions from everybody.
+MAX_MISSING_REGIONS = 0.05
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RegionTimeSeries:
+    """The parcellated time series of one BIDS run.
+
+    Parameters
+    ----------
+    values : ndarray, shape (time, region)
+        Signal of each region; any unit. A region without signal may be all NaN.
+    regions : sequence of str, length region
+        Region names, unique, in column order.
+    tr : float or None
+        Repetition time in seconds; None when unknown.
+    subject : str
+        Subject label without ``sub-``.
+    session, task, run : str or None
+        BIDS entities of the run.
+    source : str
+        File (or description) that the values come from.
+
+    Raises
+    ------
+    InputError
+        If the array is not 2-D, names are missing or repeat, or the TR is not positive.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuro_pe import RegionTimeSeries
+    >>> run = RegionTimeSeries(values=np.random.default_rng(0).normal(size=(50, 2)),
+    ...                        regions=["L_V1", "R_V1"], tr=0.72, subject="01")
+    >>> run.n_times, run.n_regions
+    (50, 2)
+    """
+
+    values: np.ndarray
+    regions: tuple[str, ...]
+    tr: float | None = None
+    subject: str
+    session: str | None = None
+    task: str | None = None
+    run: str | None = None
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        values = np.asarray(self.values)
+        if values.ndim != 2 or values.size == 0:
+            msg = f"{self.label}: expected a (time, region) array, found shape {values.shape}."
+            raise InputError(msg)
+        if values.dtype.kind not in "iuf":
+            msg = f"{self.label}: expected numbers, found an array of {values.dtype}."
+            raise InputError(msg)
+        regions = tuple(str(name) for name in self.regions)
+        if len(regions) != values.shape[1]:
+            msg = f"{self.label}: {values.shape[1]} columns but {len(regions)} region names."
+            raise InputError(msg)
+        repeated = (
+            sorted({name for name in regions if regions.count(name) > 1})
+            if len(set(regions)) < len(regions)
+            else []
+        )
+        if repeated:
+            msg = (
+                f"{self.label}: region names repeat ({', '.join(repeated[:3])}); "
+                "every column needs a name of its own."
+            )
+            raise InputError(msg)
+        if self.tr is not None and not (np.isfinite(self.tr) and self.tr > 0):
+            msg = f"{self.label}: repetition time {self.tr} s; expected a positive number."
+            raise InputError(msg)
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "regions", regions)
+
+    @property
+    def label(self) -> str:
+        """How messages name this run: its file, else its subject."""
+        return self.source or f"subject {self.subject}"
+
+    @property
+    def n_times(self) -> int:
+        """Number of volumes."""
+        return self.values.shape[0]
+
+    @property
+    def n_regions(self) -> int:
+        """Number of regions."""
+        return self.values.shape[1]
+
+    def unusable_regions(self) -> dict[str, str]:
+        """Name the regions that carry no signal, each with the reason.
+
+        Returns
+        -------
+        dict
+            Region name to ``"not finite"`` or ``"constant"``.
+        """
+        finite = np.isfinite(self.values).all(axis=0)
+        first = self.values[:1]
+        with np.errstate(invalid="ignore"):
+            scale = np.abs(self.values).max(axis=0)
+            constant = np.abs(self.values - first).max(axis=0) <= 1e-6 * scale
+        reasons = {}
+        for name, is_finite, is_constant in zip(self.regions, finite, constant, strict=True):
+            if not is_finite:
+                reasons[name] = "not finite"
+            elif is_constant:
+                reasons[name] = "constant"
+        return reasons
+
+    def select(self, regions: Sequence[str]) -> "RegionTimeSeries":
+        """Return the run with these regions, in this order."""
+        if tuple(regions) == self.regions:
+            return self
+        position = {name: column for column, name in enumerate(self.regions)}
+        columns = [position[name] for name in regions]
+        return replace(self, values=self.values[:, columns], regions=tuple(regions))
+
+    def standardized(self) -> "RegionTimeSeries":
+        """Return the run with every region at mean 0 and standard deviation 1 over time."""
+        return replace(self, values=standardize(self.values))
+
+
+def standardize(values: np.ndarray) -> np.ndarray:
+    """Z-score every region of a run over time.
+
+    Parameters
+    ----------
+    values : ndarray, shape (time, region)
+        Finite values, no constant region.
+
+    Returns
+    -------
+    ndarray of float32, shape (time, region)
+    """
+    values = np.asarray(values, dtype=np.float64)
+    values = values - values.mean(axis=0)
+    return (values / values.std(axis=0)).astype(np.float32)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cohort(Sequence[RegionTimeSeries]):
+    """Runs of several subjects with the same regions in the same order.
+
+    Build one with :meth:`from_runs`, or with :func:`neuro_pe.load_bids`.
+
+    Parameters
+    ----------
+    runs : tuple of RegionTimeSeries
+        All with the columns of `regions`.
+    regions : DataFrame, one row a region
+        Column ``name``; where an atlas is known also ``hemisphere``, ``x``, ``y``, ``z`` (MNI,
+        mm) and one column a network partition.
+    dropped : DataFrame
+        ``name`` and ``reason`` of every region that was left out.
+    atlas : str or None
+        Name of the atlas.
+    participants : DataFrame or None
+        ``participants.tsv`` indexed by subject label (without ``sub-``).
+    """
+
+    runs: tuple[RegionTimeSeries, ...]
+    regions: pd.DataFrame
+    dropped: pd.DataFrame = field(
+        default_factory=lambda: pd.DataFrame({"name": [], "reason": []}, dtype=str)
+    )
+    atlas: str | None = None
+    participants: pd.DataFrame | None = None
+
+    @classmethod
+    def from_runs(
+        cls,
+        runs: Sequence[RegionTimeSeries],
+        *,
+        regions: pd.DataFrame | None = None,
+        dropped: pd.DataFrame | None = None,
+        atlas: str | None = None,
+        participants: pd.DataFrame | None = None,
+    ) -> "Cohort":
+        """Bring runs into one region order and leave out what carries no signal.
+
+        A run that lacks more than 5 % of the regions is left out; a region that any other run
+        lacks is left out for everybody. Both are warned about.
+
+        Parameters
+        ----------
+        runs : sequence of RegionTimeSeries
+            All with the same set of region names.
+        regions : DataFrame or None
+            Region table with a ``name`` column that sets the order; None takes the first run's.
+        dropped : DataFrame or None
+            Regions that were left out earlier (``name``, ``reason``).
+        atlas, participants
+            See the class.
+
+        Raises
+        ------
+        InputError
+            If there is no run, region names differ between runs, the repetition times differ,
+            or no region is left.
+        """
+        if not runs:
+            msg = "no runs were given; expected at least one RegionTimeSeries."
+            raise InputError(msg)
+        if regions is None:
+            regions = pd.DataFrame({"name": list(runs[0].regions)})
+        names = [str(name) for name in regions["name"]]
+        for run in runs:
+            _check_same_regions(run, names, runs[0])
+        _check_repetition_times(runs)
+        kept, reasons = _usable(runs, names)
+        left = [name for name in names if name not in reasons]
+        if not left:
+            msg = f"{kept[0].label}: no region has a signal in every run; nothing is left to fit."
+            raise InputError(msg)
+        table = pd.DataFrame({"name": list(reasons), "reason": list(reasons.values())}, dtype=str)
+        if dropped is not None and len(dropped):
+            table = pd.concat([dropped[["name", "reason"]], table], ignore_index=True)
+        keep = regions["name"].astype(str).isin(left)
+        return cls(
+            runs=tuple(run.select(left) for run in kept),
+            regions=regions[keep].reset_index(drop=True),
+            dropped=table,
+            atlas=atlas,
+            participants=participants,
+        )
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        return self.runs[index]
+
+    def __iter__(self) -> Iterator[RegionTimeSeries]:
+        return iter(self.runs)
+
+    @property
+    def subjects(self) -> list[str]:
+        """Subject labels, in order of first appearance."""
+        return list(dict.fromkeys(run.subject for run in self.runs))
+
+    @property
+    def tr(self) -> float | None:
+        """Repetition time in seconds, or None when no run knows it."""
+        return next((run.tr for run in self.runs if run.tr is not None), None)
+
+    @property
+    def region_names(self) -> list[str]:
+        """Region names in column order."""
+        return list(self.runs[0].regions)
+
+    @property
+    def coordinates(self) -> np.ndarray | None:
+        """MNI x y z in mm, shape (region, 3); None when any region lacks them."""
+        if not {"x", "y", "z"} <= set(self.regions.columns):
+            return None
+        xyz = self.regions[["x", "y", "z"]].to_numpy(dtype=float)
+        return xyz if np.isfinite(xyz).all() else None
+
+    def select_subjects(self, subjects: Sequence[str]) -> "Cohort":
+        """Return the runs of these subjects."""
+        wanted = set(subjects)
+        return replace(self, runs=tuple(run for run in self.runs if run.subject in wanted))
+
+    def functional_connectivity(self) -> pd.DataFrame:
+        """Mean correlation between regions: over the runs of a subject, then over subjects.
+
+        Returns
+        -------
+        DataFrame, region x region
+        """
+        by_subject = []
+        for subject in self.subjects:
+            matrices = [
+                np.corrcoef(np.asarray(run.values, dtype=float), rowvar=False)
+                for run in self.runs
+                if run.subject == subject
+            ]
+            by_subject.append(np.mean(matrices, axis=0))
+        names = self.region_names
+        matrix = np.atleast_2d(np.mean(by_subject, axis=0))
+        return pd.DataFrame(matrix, index=names, columns=names)
+
+
+def _check_same_regions(
+    run: RegionTimeSeries, names: Sequence[str], first: RegionTimeSeries
+) -> None:
+    missing = sorted(set(names) - set(run.regions))
+    extra = sorted(set(run.regions) - set(names))
+    if missing or extra:
+        example = f"lacks {missing[0]!r}" if missing else f"has {extra[0]!r} in addition"
+        msg = (
+            f"{run.label}: {run.n_regions} regions where {first.label} has {len(names)} "
+            f"(it {example}); all runs need the same regions."
+        )
+        raise InputError(msg)
+
+
+def _check_repetition_times(runs: Sequence[RegionTimeSeries]) -> None:
+    known = [run for run in runs if run.tr is not None]
+    for run in known:
+        if abs(run.tr - known[0].tr) > 0.01 * known[0].tr:  # type: ignore[operator]
+            msg = (
+                f"{run.label}: repetition time {run.tr:g} s where {known[0].label} has "
+                f"{known[0].tr:g} s; a window must last equally long in every run. "
+                "Fit them apart, or resample one."
+            )
+            raise InputError(msg)
+
+
+def _usable(
+    runs: Sequence[RegionTimeSeries], names: Sequence[str]
+) -> tuple[list[RegionTimeSeries], dict[str, str]]:
+    """Return the runs with enough regions, and the regions that one of those lacks."""
+    kept = []
+    reasons: dict[str, str] = {}
+    for run in runs:
+        unusable = run.unusable_regions()
+        if len(unusable) > MAX_MISSING_REGIONS * len(names) and len(runs) > 1:
+            msg = (
+                f"{run.label}: left out, {len(unusable)} of {len(names)} regions have no signal "
+                f"(first: {next(iter(unusable))})."
+            )
+            warnings.warn(msg, stacklevel=3)
+            continue
+        kept.append(run)
+        for name, reason in unusable.items():
+            reasons.setdefault(name, f"{reason} in {run.label}")
+    if not kept:
+        msg = (
+            f"{runs[0].label}: no run has a signal in at least "
+            f"{1 - MAX_MISSING_REGIONS:.0%} of the {len(names)} regions."
+        )
+        raise InputError(msg)
+    if reasons:
+        first_name, first_reason = next(iter(reasons.items()))
+        msg = (
+            f"{len(reasons)} of {len(names)} regions left out for everybody "
+            f"(first: {first_name}, {first_reason})."
+        )
+        warnings.warn(msg, stacklevel=3)
+    return kept, reasons
