@@ -44,8 +44,10 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # a failed write (full disk) does not know its file
         raise
 
 

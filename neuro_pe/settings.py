@@ -1,6 +1,7 @@
 """Every option of a fit, once: its default, its check and its meaning."""
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -11,6 +12,7 @@ __all__ = ["ENCODINGS", "FitSettings", "option_name"]
 
 ENCODINGS = ("learn", "random", "nope", "1d-fixed", "3d-fixed")
 OPTIMIZERS = ("muon", "adamw")
+DEVICES = ("auto", "cpu", "cuda", "mps")
 PRECISIONS = ("float32", "bfloat16")
 
 Check = tuple[Callable[[Any], bool], str]
@@ -61,7 +63,11 @@ class FitSettings:
     layers: int = _option(2, AT_LEAST_ONE, "Encoder layers over the visible regions.")
     heads: int = _option(8, AT_LEAST_ONE, "Attention heads.")
     width: int = _option(128, AT_LEAST_ONE, "Width of a token.")
-    epochs: int = _option(40, AT_LEAST_ONE, "Passes through the training runs, at most.")
+    epochs: int | None = _option(
+        None,
+        AT_LEAST_ONE,
+        "Passes through the training runs, at most.  [default: as many as make 1500 steps]",
+    )
     patience: int = _option(
         10, AT_LEAST_ONE, "Stop after this many epochs without a better validation error."
     )
@@ -81,18 +87,27 @@ class FitSettings:
         "Number format of the matrix products in training.",
         choices=PRECISIONS,
     )
+    device: str = _option(
+        "auto",
+        _one_of(DEVICES),
+        "Where to train; auto takes a GPU if there is one.",
+        choices=DEVICES,
+    )
     seed: int = _option(0, NOT_NEGATIVE, "Seed of the weights, windows and masks.")
 
     def __post_init__(self) -> None:
         for option in fields(self):
             value = getattr(self, option.name)
-            kind = type(option.default)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            if kind is float and whole:
-                object.__setattr__(self, option.name, value := float(value))
+            if value is None and option.default is None:
+                continue
+            kind = int if option.default is None else type(option.default)
+            if kind is float and isinstance(value, int) and not isinstance(value, bool):
+                value = float(value)
+                object.__setattr__(self, option.name, value)
             check: Check = option.metadata["check"]
             of_kind = isinstance(value, kind) and not isinstance(value, bool)
-            if not of_kind or not check[0](value):
+            finite = kind is not float or (of_kind and math.isfinite(value))
+            if not (of_kind and finite and check[0](value)):
                 msg = f"{option.name}: found {value!r}; expected {check[1]}."
                 raise InputError(msg)
         if self.width % self.heads:

@@ -1,5 +1,6 @@
 """Region time series with their labels: one run, and the runs of a cohort in one region order."""
 
+import hashlib
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -277,6 +278,14 @@ class Cohort(Sequence[RegionTimeSeries]):
         """Return the runs of these subjects."""
         wanted = set(subjects)
         return replace(self, runs=tuple(run for run in self.runs if run.subject in wanted))
+
+    def fingerprint(self) -> str:
+        """Return a checksum of the values and their labels: equal for equal data only."""
+        digest = hashlib.sha256("\n".join(self.region_names).encode())
+        for run in self.runs:
+            digest.update(f"{run.subject}|{run.tr}|{run.values.shape}".encode())
+            digest.update(np.ascontiguousarray(run.values, dtype=np.float32).tobytes())
+        return digest.hexdigest()
 
     def functional_connectivity(self) -> pd.DataFrame:
         """Mean correlation between regions: over the runs of a subject, then over subjects.
