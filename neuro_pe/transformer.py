@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from neuro_pe.encodings import PositionalEncoding
 
-__all__ = ["Block", "MaskedRegionTransformer"]
+__all__ = ["Block", "MaskedRegionTransformer", "take_regions"]
 
 
 class Block(nn.Module):
@@ -51,7 +51,7 @@ class Block(nn.Module):
         Tensor, shape (batch, token, width)
         """
         seen = self.norm_context(context)
-        attended = functional.scaled_dot_product_attention(
+        attended = _attend(
             self._split(self.query(self.norm_query(tokens))),
             self._split(self.key(seen)),
             self._split(self.value(seen)),
@@ -151,6 +151,14 @@ class MaskedRegionTransformer(nn.Module):
         return [
             parameter for block in blocks for parameter in block.parameters() if parameter.ndim == 2
         ]
+
+
+def _attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Attend; on a CPU in float32, since the backward pass is many times slower in bfloat16."""
+    if query.device.type != "cpu":
+        return functional.scaled_dot_product_attention(query, key, value)
+    with torch.autocast("cpu", enabled=False):
+        return functional.scaled_dot_product_attention(query.float(), key.float(), value.float())
 
 
 def take_regions(windows: torch.Tensor, regions: torch.Tensor) -> torch.Tensor:
