@@ -1,0 +1,42 @@
+"""What an encoding learned, measured against network partitions of the brain.
+
+Arrays and tables in, tables out: nothing here knows of models, files or figures.
+"""
+
+from neuro_pe.comparison._compare import (
+    SourceComparison,
+    compare_networks,
+    compare_source,
+    match_partition,
+    null_rows,
+)
+from neuro_pe.comparison._modularity import (
+    RESOLUTIONS,
+    Communities,
+    find_communities,
+    modularity,
+)
+from neuro_pe.comparison._nulls import label_permutations, null_permutations, spin_permutations
+from neuro_pe.comparison._similarity import (
+    cosine_similarity,
+    matrix_correlation,
+    procrustes_distance,
+)
+
+__all__ = [
+    "RESOLUTIONS",
+    "Communities",
+    "SourceComparison",
+    "compare_networks",
+    "compare_source",
+    "cosine_similarity",
+    "find_communities",
+    "label_permutations",
+    "match_partition",
+    "matrix_correlation",
+    "modularity",
+    "null_permutations",
+    "null_rows",
+    "procrustes_distance",
+    "spin_permutations",
+]

@@ -1,0 +1,353 @@
+"""Encodings, their learned change and functional connectivity beside a network partition."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from neuro_pe.comparison._agreement import communities_agreement, network_structure
+from neuro_pe.comparison._modularity import Communities, find_communities, modularity
+from neuro_pe.comparison._nulls import null_permutations
+from neuro_pe.comparison._similarity import cosine_similarity
+from neuro_pe.errors import InputError
+
+__all__ = [
+    "COLUMNS",
+    "SourceComparison",
+    "compare_networks",
+    "compare_source",
+    "match_partition",
+    "null_rows",
+]
+
+COLUMNS = (
+    "source",
+    "seed",
+    "partition",
+    "network",
+    "statistic",
+    "value",
+    "null",
+    "null_mean",
+    "null_sd",
+    "z",
+    "p",
+    "n_permutations",
+)
+
+# Small values of these are the ones that speak for network structure.
+LOWER_TAIL = ("between", "procrustes")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SourceComparison:
+    """One similarity matrix beside one partition.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Rows of :func:`compare_networks`.
+    communities : Series, region name -> int
+        Partition found at the resolution whose number of communities is nearest to the number of
+        networks.
+    """
+
+    table: pd.DataFrame
+    communities: pd.Series
+
+
+def compare_networks(
+    encoding: pd.DataFrame,
+    *,
+    partition: pd.Series,
+    change: pd.DataFrame | None = None,
+    functional_connectivity: pd.DataFrame | None = None,
+    coordinates: pd.DataFrame | None = None,
+    n_permutations: int = 1000,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Measure how well an encoding follows a partition of the brain into networks.
+
+    Parameters
+    ----------
+    encoding : DataFrame, region x dimension
+        Positional encoding; the index holds the region names.
+    partition : Series, region name -> network
+        Matched by name. Regions without a network (NaN) are left out, with a warning.
+    change : DataFrame or None, region x dimension
+        Learned minus initial encoding.
+    functional_connectivity : DataFrame or None, region x region
+        Correlations of the training data, for the same numbers beside the encoding's.
+    coordinates : DataFrame or None
+        Columns ``x``, ``y``, ``z`` (MNI, mm) and ``hemisphere``, indexed by region name or with
+        a column ``name``; adds the spatially constrained null.
+    n_permutations : int
+        Relabellings a null.
+    seed : int
+        Seed of the relabellings and of the search for communities.
+
+    Returns
+    -------
+    DataFrame
+        One row a value and null: ``source, seed, partition, network, statistic, value, null,
+        null_mean, null_sd, z, p, n_permutations``. ``source`` is ``pe``, ``change`` or ``fc``;
+        ``seed`` (of the fit) is missing; ``null`` is ``label_permutation``, ``spin`` or missing.
+        ``z = (value - null_mean) / null_sd``; ``p`` is one-sided, ``(1 + k) / (1 + n)`` with k
+        null values at least as extreme: as high, but as low for ``between``.
+
+    Raises
+    ------
+    InputError
+        If a region of `encoding` is not in `partition`, or there are fewer than two networks.
+
+    Notes
+    -----
+    ``within``, ``between``, ``within_minus_between``: mean similarity of region pairs. One row a
+    network for the difference too.
+    ``q_partition``, ``q_found``: modularity at gamma 1 of the partition, and the highest of any
+    partition found: its ceiling.
+    ``ari``, ``ami``: agreement of the partition with the communities found, the highest over the
+    resolutions; each null takes the same highest value, so choosing does not lower p.
+    ``gamma_found`` and ``n_communities`` belong to the ARI.
+    ``ari_matched``, ``ami_matched``: at the resolution that is chosen by the number of
+    communities alone (the nearest to the number of networks): ``gamma_matched``,
+    ``n_communities_matched``.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from neuro_pe import compare_networks
+    >>> rng = np.random.default_rng(0)
+    >>> networks = pd.Series(["Vis"] * 10 + ["Default"] * 10, index=[f"r{i}" for i in range(20)])
+    >>> centres = {"Vis": rng.normal(size=8), "Default": rng.normal(size=8)}
+    >>> encoding = pd.DataFrame([centres[n] + rng.normal(size=8) for n in networks],
+    ...                         index=networks.index)
+    >>> table = compare_networks(encoding, partition=networks, n_permutations=99)
+    >>> table.set_index("statistic").loc["q_partition", ["z", "p"]].gt([5, 0]).all()
+    np.True_
+    """
+    networks = match_partition(partition, [str(name) for name in encoding.index])
+    names = list(networks.index)
+    nulls = null_permutations(
+        names, coordinates=coordinates, n_permutations=n_permutations, seed=seed
+    )
+    similarities = {"pe": _encoding_similarity(encoding, names)}
+    if change is not None:
+        if np.any(np.asarray(change, dtype=float)):
+            similarities["change"] = _encoding_similarity(change, names)
+        else:
+            warnings.warn("the encoding did not change; 'change' is left out.", stacklevel=2)
+    if functional_connectivity is not None:
+        similarities["fc"] = _select(functional_connectivity, names, "functional connectivity")
+        similarities["fc"] = similarities["fc"][names]
+    tables = [
+        compare_source(similarity, source=source, networks=networks, nulls=nulls, seed=seed).table
+        for source, similarity in similarities.items()
+    ]
+    return pd.concat(tables, ignore_index=True)
+
+
+def compare_source(
+    similarity: pd.DataFrame,
+    *,
+    source: str,
+    networks: pd.Series,
+    nulls: Mapping[str, np.ndarray],
+    seed: int = 0,
+) -> SourceComparison:
+    """Measure one similarity matrix against one partition.
+
+    Parameters
+    ----------
+    similarity : DataFrame, region x region
+        Names and order of `networks`.
+    source : str
+        ``pe``, ``change`` or ``fc``: the column of that name.
+    networks : Series, region name -> network
+        From :func:`match_partition`: no region without a network. Its name is the partition's.
+    nulls : mapping of str to ndarray, shape (n_permutations, region)
+        From :func:`null_permutations`.
+    seed : int
+        Seed of the search for communities.
+
+    Returns
+    -------
+    SourceComparison
+        The statistics are described at :func:`compare_networks`.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from neuro_pe.comparison import compare_source, null_permutations
+    >>> names = list("abcdef")
+    >>> fc = pd.DataFrame(np.kron(np.eye(2), np.ones((3, 3))), index=names, columns=names)
+    >>> networks = pd.Series(list("VVVDDD"), index=names, name="yeo7")
+    >>> result = compare_source(fc, source="fc", networks=networks,
+    ...                         nulls=null_permutations(names, n_permutations=20))
+    >>> result.communities.tolist()
+    [0, 0, 0, 1, 1, 1]
+    """
+    weights = similarity.to_numpy(dtype=float)
+    network_names, codes = np.unique(networks.astype(str).to_numpy(), return_inverse=True)
+    # Only numbers are looked at, which no relabelling changes: the nulls stay honest.
+    found = find_communities(weights, max_communities=4 * len(network_names), seed=seed)
+    matched = int(np.argmin(np.abs(found.counts - len(network_names))))
+
+    measured: dict[str, dict[str, np.ndarray]] = {}
+    best = 0
+    for null, orders in nulls.items():
+        # The labelling itself goes first, so value and null come from the same lines.
+        labels = np.concatenate([codes[None], codes[orders]])
+        statistics = network_structure(weights, labels)
+        ari, ami = communities_agreement(found, labels)
+        best = int(np.argmax(ari[:, 0]))
+        statistics |= {"ari": ari.max(axis=0), "ami": ami.max(axis=0)}
+        statistics |= {"ari_matched": ari[matched], "ami_matched": ami[matched]}
+        measured[null] = statistics
+
+    rows = []
+    for statistic in next(iter(measured.values())):
+        if statistic.startswith("network_"):
+            continue
+        draws = {null: values[statistic] for null, values in measured.items()}
+        rows += null_rows(draws, statistic=statistic, network="all")
+    for statistic, value in _found(weights, found, best=best, matched=matched).items():
+        rows.append({"network": "all", "statistic": statistic, "value": value})
+    for column, network in enumerate(network_names):
+        draws = {
+            null: values["network_within_minus_between"][:, column]
+            for null, values in measured.items()
+        }
+        rows += null_rows(draws, statistic="within_minus_between", network=network)
+    table = pd.DataFrame(rows).assign(
+        source=source, seed=pd.NA, partition=networks.name or "partition"
+    )
+    table["n_permutations"] = table["n_permutations"].astype("Int64")
+    communities = pd.Series(found.labels[matched], index=networks.index, name="community")
+    return SourceComparison(table=table[list(COLUMNS)], communities=communities)
+
+
+def match_partition(partition: pd.Series, regions: list[str]) -> pd.Series:
+    """Give each region its network by name, and leave out those without one.
+
+    Parameters
+    ----------
+    partition : Series, region name -> network
+    regions : list of str
+        Region names, in the order wanted.
+
+    Returns
+    -------
+    Series, region name -> network
+        The regions with a network, in the order given; the name of `partition`.
+
+    Raises
+    ------
+    InputError
+        If a region is not in the partition, a name repeats, or fewer than two networks are left.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from neuro_pe.comparison import match_partition
+    >>> yeo = pd.Series({"L_V1": "Vis", "L_4": "SomMot", "L_MST": "DorsAttn"}, name="yeo7")
+    >>> match_partition(yeo, ["L_4", "L_V1"]).tolist()
+    ['SomMot', 'Vis']
+    """
+    label = partition.name or "partition"
+    partition = partition.set_axis(partition.index.astype(str))
+    if not partition.index.is_unique:
+        repeated = partition.index[partition.index.duplicated()][0]
+        msg = f"partition {label}: region {repeated!r} repeats; expected one row a region."
+        raise InputError(msg)
+    unknown = [name for name in regions if name not in partition.index]
+    if unknown:
+        others = [name for name in partition.index if name not in set(regions)]
+        msg = (
+            f"partition {label}: {len(unknown)} of {len(regions)} regions of the model are not in "
+            f"it (first: {', '.join(unknown[:3])}"
+            + (f"; it has {', '.join(others[:3])}" if others else "")
+            + "); use a partition of the model's atlas, with network n/a for regions to leave out."
+        )
+        raise InputError(msg)
+    networks = partition.loc[regions]
+    without = int(networks.isna().sum())
+    if without:
+        msg = f"{without} of {len(regions)} regions have no network in {label}; they are left out."
+        warnings.warn(msg, stacklevel=3)
+    networks = networks.dropna()
+    if networks.nunique() < 2:
+        msg = f"partition {label}: found {networks.nunique()} network; expected two or more."
+        raise InputError(msg)
+    return networks
+
+
+def null_rows(
+    draws: Mapping[str, np.ndarray], *, statistic: str, network: str
+) -> list[dict[str, object]]:
+    """Rows of one statistic, one a null.
+
+    Parameters
+    ----------
+    draws : mapping of str to ndarray, shape (1 + n_permutations,)
+        Null's name to the value measured, followed by the values under the null.
+    statistic, network : str
+        Columns of those names.
+
+    Returns
+    -------
+    list of dict
+        ``network, statistic, value, null, null_mean, null_sd, z, p, n_permutations``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuro_pe.comparison import null_rows
+    >>> row = null_rows({"spin": np.array([3.0, 1.0, 2.0, 0.0])}, statistic="ari", network="all")
+    >>> row[0]["z"], row[0]["p"]
+    (2.0, 0.25)
+    """
+    rows = []
+    for name, values in draws.items():
+        value, null = float(values[0]), values[1:]
+        row: dict[str, object] = {"network": network, "statistic": statistic, "value": value}
+        if not np.isfinite(value):
+            return [row]
+        sd = float(null.std(ddof=1))
+        # Equal values that were summed in another order count as equal.
+        slack = 1e-9 * max(1.0, abs(value))
+        sign = -1.0 if statistic in LOWER_TAIL else 1.0
+        extreme = int((sign * null >= sign * value - slack).sum())
+        row |= {"null": name, "null_mean": float(null.mean()), "null_sd": sd}
+        row["z"] = (value - float(null.mean())) / sd if sd > 1e-12 else float("nan")
+        row |= {"p": (1 + extreme) / (1 + len(null)), "n_permutations": len(null)}
+        rows.append(row)
+    return rows
+
+
+def _found(weights: np.ndarray, found: Communities, *, best: int, matched: int) -> dict[str, float]:
+    """Describe the partitions found; what the given partition is has no part in the first."""
+    return {
+        "q_found": max(modularity(weights, labels) for labels in found.labels),
+        "gamma_found": found.resolutions[best],
+        "n_communities": int(found.counts[best]),
+        "gamma_matched": found.resolutions[matched],
+        "n_communities_matched": int(found.counts[matched]),
+    }
+
+
+def _encoding_similarity(encoding: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    selected = _select(encoding, names, "encoding")
+    return pd.DataFrame(cosine_similarity(selected.to_numpy()), index=names, columns=names)
+
+
+def _select(table: pd.DataFrame, names: list[str], what: str) -> pd.DataFrame:
+    table = table.set_axis(table.index.astype(str))
+    missing = [name for name in names if name not in table.index]
+    if missing or not table.index.is_unique:
+        found = f"{len(missing)} regions are missing (first: {', '.join(missing[:3])})"
+        msg = f"{what}: {found if missing else 'region names repeat'}; expected one row a region."
+        raise InputError(msg)
+    return table.loc[names]
