@@ -167,8 +167,8 @@ def available() -> pd.DataFrame:
     Examples
     --------
     >>> from neuro_pe import atlases
-    >>> atlases.available().loc[0, ["name", "regions", "partitions"]].tolist()
-    ['Glasser2016_360', 360, 'yeo7,yeo17']
+    >>> atlases.available().set_index("name").loc["Schaefer2018_400", "partitions"]
+    'yeo7,yeo17'
     """
     atlases = [_read(name) for name in _entries()]
     return pd.DataFrame(
