@@ -10,6 +10,7 @@ from neuro_pe.comparison._compare import (
     match_partition,
     null_rows,
 )
+from neuro_pe.comparison._draws import correlation_draws, procrustes_draws
 from neuro_pe.comparison._modularity import (
     RESOLUTIONS,
     Communities,
@@ -29,6 +30,7 @@ __all__ = [
     "SourceComparison",
     "compare_networks",
     "compare_source",
+    "correlation_draws",
     "cosine_similarity",
     "find_communities",
     "label_permutations",
@@ -38,5 +40,6 @@ __all__ = [
     "null_permutations",
     "null_rows",
     "procrustes_distance",
+    "procrustes_draws",
     "spin_permutations",
 ]

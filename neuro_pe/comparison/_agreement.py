@@ -63,7 +63,7 @@ def network_structure(similarity: np.ndarray, labels: np.ndarray) -> dict[str, n
 def communities_agreement(
     communities: Communities, labels: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Adjusted Rand index and adjusted mutual information with the communities found.
+    """Score the agreement with the communities found: adjusted Rand index and AMI.
 
     Parameters
     ----------

@@ -221,9 +221,10 @@ def compare_source(
             for null, values in measured.items()
         }
         rows += null_rows(draws, statistic="within_minus_between", network=network)
-    table = pd.DataFrame(rows).assign(
-        source=source, seed=pd.NA, partition=networks.name or "partition"
-    )
+    table = pd.DataFrame(rows)
+    table["source"] = source
+    table["seed"] = np.nan
+    table["partition"] = str(networks.name or "partition")
     table["n_permutations"] = table["n_permutations"].astype("Int64")
     communities = pd.Series(found.labels[matched], index=networks.index, name="community")
     return SourceComparison(table=table[list(COLUMNS)], communities=communities)

@@ -141,7 +141,8 @@ def find_communities(
     from bct import community_louvain
 
     weights = _ready_for_louvain(weighted_matrix(weights))
-    all_labels, all_q = [], []
+    all_labels: list[np.ndarray] = []
+    all_q: list[float] = []
     for gamma in resolutions:
         found = [
             community_louvain(weights, gamma=gamma, B="negative_asym", seed=seed + restart)
@@ -208,6 +209,6 @@ def _ready_for_louvain(weights: np.ndarray) -> np.ndarray:
 
 
 def _in_order_of_appearance(labels: np.ndarray) -> np.ndarray:
-    """Number communities from 0 by the first region that is in them."""
+    """Give communities numbers from 0, by the first region that is in them."""
     _, first, codes = np.unique(labels, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[codes]
