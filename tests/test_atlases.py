@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from neuro_pe.atlases._naming import lookup
 
 from neuro_pe import InputError, atlases
 
@@ -216,6 +217,10 @@ def test_glasser_spellings(spelling, rng):
     match = atlas.match([names[row] for row in shuffle])
     assert match.share == 1
     np.testing.assert_array_equal(shuffle[match.regions["column"]], np.arange(360))
+
+
+def test_spelling_of_two_regions_is_no_spelling():
+    assert lookup(["L_A", "l_a", "L_B"], lambda name: (name, f"{name}_ROI")) == {"l_b": 2}
 
 
 def test_gordon_names_of_three_sources():
