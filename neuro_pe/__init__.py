@@ -10,12 +10,14 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "Cohort": "neuro_pe.timeseries",
+    "FitSettings": "neuro_pe.settings",
     "InputError": "neuro_pe.errors",
     "MaskedRegionModel": "neuro_pe.estimator",
     "RegionTimeSeries": "neuro_pe.timeseries",
     "compare_networks": "neuro_pe.comparison",
     "load_bids": "neuro_pe.bids",
     "load_demo": "neuro_pe.bids",
+    "train_models": "neuro_pe.experiment",
 }
 
 __all__ = ["__version__", "atlases", *sorted(_PUBLIC)]

@@ -34,6 +34,17 @@ N_EVALUATION_MASKS = 32
 # Above this many visible values in a window the space-time covariance no longer fits in memory.
 MAX_SPACE_TIME_VALUES = 8_000
 
+NO_REGION_ERRORS = pd.DataFrame(
+    {
+        "region": pd.Series(dtype=str),
+        "subject": pd.Series(dtype=str),
+        "predictor": pd.Series(dtype=str),
+        "mse": pd.Series(dtype=float),
+        "r2": pd.Series(dtype=float),
+        "n": pd.Series(dtype=int),
+    }
+)
+
 Group = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from neuro_pe.errors import InputError
 
-__all__ = ["Cohort", "RegionTimeSeries", "standardize"]
+__all__ = ["Cohort", "RegionTimeSeries", "coordinates_of", "standardize"]
 
 # A run that lacks more than this share of its regions is left out rather than
 # taking all those regions from everybody.
@@ -110,17 +110,21 @@ class RegionTimeSeries:
         Returns
         -------
         dict
-            Region name to ``"not finite"`` or ``"constant"``.
+            Region name to ``"not finite"``, ``"not finite at 3 of 400 volumes"`` or
+            ``"constant"``.
         """
-        finite = np.isfinite(self.values).all(axis=0)
+        finite = np.isfinite(self.values).sum(axis=0)
         first = self.values[:1]
         with np.errstate(invalid="ignore"):
             scale = np.abs(self.values).max(axis=0)
             constant = np.abs(self.values - first).max(axis=0) <= 1e-6 * scale
         reasons = {}
-        for name, is_finite, is_constant in zip(self.regions, finite, constant, strict=True):
-            if not is_finite:
+        for name, n_finite, is_constant in zip(self.regions, finite, constant, strict=True):
+            if n_finite == 0:
                 reasons[name] = "not finite"
+            elif n_finite < self.n_times:
+                bad = self.n_times - n_finite
+                reasons[name] = f"not finite at {bad} of {self.n_times} volumes"
             elif is_constant:
                 reasons[name] = "constant"
         return reasons
@@ -136,6 +140,14 @@ class RegionTimeSeries:
     def standardized(self) -> "RegionTimeSeries":
         """Return the run with every region at mean 0 and standard deviation 1 over time."""
         return replace(self, values=standardize(self.values))
+
+
+def coordinates_of(regions: pd.DataFrame) -> np.ndarray | None:
+    """Return MNI x y z in mm, shape (region, 3); None when any region of the table lacks them."""
+    if not {"x", "y", "z"} <= set(regions.columns):
+        return None
+    xyz = regions[["x", "y", "z"]].to_numpy(dtype=float)
+    return xyz if np.isfinite(xyz).all() else None
 
 
 def standardize(values: np.ndarray) -> np.ndarray:
@@ -269,10 +281,7 @@ class Cohort(Sequence[RegionTimeSeries]):
     @property
     def coordinates(self) -> np.ndarray | None:
         """MNI x y z in mm, shape (region, 3); None when any region lacks them."""
-        if not {"x", "y", "z"} <= set(self.regions.columns):
-            return None
-        xyz = self.regions[["x", "y", "z"]].to_numpy(dtype=float)
-        return xyz if np.isfinite(xyz).all() else None
+        return coordinates_of(self.regions)
 
     def select_subjects(self, subjects: Sequence[str]) -> "Cohort":
         """Return the runs of these subjects."""
@@ -344,7 +353,7 @@ def _usable(
         if len(unusable) > MAX_MISSING_REGIONS * len(names) and len(runs) > 1:
             msg = (
                 f"{run.label}: left out, {len(unusable)} of {len(names)} regions have no signal "
-                f"(first: {next(iter(unusable))})."
+                f"(first: {', '.join(next(iter(unusable.items())))})."
             )
             warnings.warn(msg, stacklevel=3)
             continue

@@ -64,7 +64,6 @@ def train(
     task: Task,
     settings: FitSettings,
     *,
-    epochs: int,
     folder: Path | None = None,
     progress: Callable[[dict[str, Any]], None] | None = None,
 ) -> History:
@@ -79,7 +78,7 @@ def train(
         On its device; offers ``block_matrices()``.
     task : Task
     settings : FitSettings
-    epochs : int
+        With the number of epochs resolved.
     folder : Path or None
         Where the checkpoint is kept; one that stands there is gone on from.
     progress : callable or None
@@ -90,6 +89,10 @@ def train(
     InputError
         If the loss stops being a finite number.
     """
+    epochs = settings.epochs
+    if epochs is None:
+        msg = "epochs: found None; expected a number, see neuro_pe.fitting.resolve_settings."
+        raise ValueError(msg)
     optimizers = make_optimizers(model, settings)
     history, best = History(), _copy(model)
     done_seconds = 0.0

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -174,6 +174,8 @@ class WindowSource:
 
     Attributes
     ----------
+    cohort : Cohort
+        The runs that are long enough, as they came.
     subjects : list of str
         Subjects with at least one window.
 
@@ -197,7 +199,8 @@ class WindowSource:
         for run in short:
             msg = f"{run.label}: left out, {run.n_times} TRs is shorter than a window of {window}."
             warnings.warn(msg, stacklevel=2)
-        self.subjects = list(dict.fromkeys(run.subject for run in runs))
+        self.cohort = replace(cohort, runs=tuple(runs))
+        self.subjects = self.cohort.subjects
         self.subject_of_run = np.array([self.subjects.index(run.subject) for run in runs])
         self.lengths = np.array([run.n_times for run in runs])
         self.values = [torch.from_numpy(standardize(run.values)) for run in runs]

@@ -1,0 +1,322 @@
+"""The scikit-learn face: fit, transform, score, save, load."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from neuro_pe.errors import InputError
+from neuro_pe.fitting import (
+    INITIAL,
+    describe_data,
+    fit_network,
+    history_metrics,
+    load_network,
+)
+from neuro_pe.model_folder import ModelFolder, read_model_folder, write_model_folder
+from neuro_pe.reconstruction import NO_REGION_ERRORS, EvaluationSet, ModelImputer
+from neuro_pe.settings import FitSettings
+from neuro_pe.timeseries import Cohort, RegionTimeSeries
+from neuro_pe.transformer import MaskedRegionTransformer
+from neuro_pe.windows import WindowSource, split_subjects
+
+__all__ = ["MaskedRegionModel"]
+
+_DEFAULT = FitSettings()
+
+
+class MaskedRegionModel(TransformerMixin, BaseEstimator):
+    """A transformer that reconstructs hidden brain regions from the visible ones.
+
+    Parameters
+    ----------
+    encoding : {"learn", "random", "nope", "1d-fixed", "3d-fixed"}
+        Positional encoding of the regions.
+    sigma : float
+        Standard deviation that a learned or random encoding starts from.
+    mask_ratio, test_mask_ratio : float
+        Share of regions hidden in training, and in validation and scoring.
+    window : int
+        Length of a window, in TRs.
+    layers, heads, width : int
+        Encoder layers, attention heads and width of a token.
+    epochs : int or None
+        Passes through the training runs at most; None makes about 1,500 steps.
+    patience : int
+        Stop after this many epochs without a better validation error.
+    optimizer : {"muon", "adamw"}
+        Of the blocks' weight matrices; all else is trained by AdamW.
+    lr, muon_lr, weight_decay : float
+        Peak learning rates of AdamW and Muon; weight decay of the blocks' matrices.
+    batch_size : int
+        Windows a training step.
+    precision : {"float32", "bfloat16"}
+        Number format of the matrix products in training.
+    device : {"auto", "cpu", "cuda", "mps"}
+    validation_subjects : float, int or sequence of str
+        Subjects held out of `fit` for early stopping: a share, a number or labels. With fewer
+        than three subjects a share holds nobody out.
+    random_state : int, RandomState or None
+        Seed of weights, windows and masks.
+
+    Attributes
+    ----------
+    positional_encoding_ : DataFrame, shape (region, width)
+        What was learned; None for ``nope``.
+    positional_encoding_change_ : DataFrame, shape (region, width)
+        Learned minus initial; None for ``nope``.
+    regions_ : DataFrame
+        Regions in column order.
+    functional_connectivity_ : DataFrame, shape (region, region)
+        Of the training subjects.
+    metrics_ : DataFrame
+        Errors epoch by epoch, as in ``metrics.tsv``; ``seconds`` are core-seconds.
+    network_ : MaskedRegionTransformer
+    n_features_in_ : int
+        Number of regions.
+
+    References
+    ----------
+    Ito et al. (2025), "Learning interpretable positional encodings in transformers depends on
+    initialization", ICML, arXiv 2406.08272.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neuro_pe import MaskedRegionModel
+    >>> rng = np.random.default_rng(0)
+    >>> X = [rng.normal(size=(60, 10)) for _ in range(4)]  # 4 subjects, 60 TRs, 10 regions
+    >>> model = MaskedRegionModel(window=10, width=16, heads=2, epochs=1, random_state=0).fit(X)
+    >>> model.transform(X).shape
+    (4, 10, 16)
+    """
+
+    def __init__(
+        self,
+        *,
+        encoding: str = _DEFAULT.encoding,
+        sigma: float = _DEFAULT.sigma,
+        mask_ratio: float = _DEFAULT.mask_ratio,
+        test_mask_ratio: float = _DEFAULT.test_mask_ratio,
+        window: int = _DEFAULT.window,
+        layers: int = _DEFAULT.layers,
+        heads: int = _DEFAULT.heads,
+        width: int = _DEFAULT.width,
+        epochs: int | None = _DEFAULT.epochs,
+        patience: int = _DEFAULT.patience,
+        optimizer: str = _DEFAULT.optimizer,
+        lr: float = _DEFAULT.lr,
+        muon_lr: float = _DEFAULT.muon_lr,
+        weight_decay: float = _DEFAULT.weight_decay,
+        batch_size: int = _DEFAULT.batch_size,
+        precision: str = _DEFAULT.precision,
+        device: str = _DEFAULT.device,
+        validation_subjects: float | int | Sequence[str] = 0.15,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.encoding = encoding
+        self.sigma = sigma
+        self.mask_ratio = mask_ratio
+        self.test_mask_ratio = test_mask_ratio
+        self.window = window
+        self.layers = layers
+        self.heads = heads
+        self.width = width
+        self.epochs = epochs
+        self.patience = patience
+        self.optimizer = optimizer
+        self.lr = lr
+        self.muon_lr = muon_lr
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.precision = precision
+        self.device = device
+        self.validation_subjects = validation_subjects
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: None = None) -> "MaskedRegionModel":
+        """Train on runs; some subjects are held out to stop early.
+
+        Parameters
+        ----------
+        X : Cohort, or sequence of ndarray of shape (time, region), one a subject
+            What :func:`neuro_pe.load_bids` returns, or arrays as for nilearn's
+            ``ConnectivityMeasure``; also an array of shape (subject, time, region).
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        MaskedRegionModel
+
+        Raises
+        ------
+        InputError
+            If the data or a parameter cannot be used.
+        """
+        seed = self.random_state
+        if not isinstance(seed, (int, np.integer)):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        options = {name: value for name, value in self.get_params().items() if name in _OPTIONS}
+        settings = FitSettings(**options, seed=int(seed))
+        cohort = _as_cohort(X)
+        request = self.validation_subjects
+        if isinstance(request, float) and len(cohort.subjects) < 3:
+            request = 0
+        split = split_subjects(cohort.subjects, test=0, validation=request)
+        held_out = None
+        if split.validation:
+            others = WindowSource(cohort.select_subjects(split.validation), window=settings.window)
+            held_out = EvaluationSet(others, mask_ratio=settings.test_mask_ratio)
+        training = WindowSource(cohort.select_subjects(split.train), window=settings.window)
+        fit = fit_network(training, held_out, settings)
+        folder, _ = fit.to_model_folder(
+            Path(),
+            data=describe_data(cohort),
+            subjects=split.to_frame(),
+            metrics=history_metrics(fit.history, fit.settings, held_out),
+            region_errors=NO_REGION_ERRORS,
+        )
+        return self._adopt(folder, fit.network, fit.initial)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Embed the regions of subjects: encoder output with all regions visible.
+
+        Parameters
+        ----------
+        X : as for :meth:`fit`
+
+        Returns
+        -------
+        ndarray of float32, shape (subject, region, width)
+            Mean over the windows of a subject.
+        """
+        source = self._source(X)
+        windows = source.evaluation_windows()
+        n_regions = len(self.regions_)
+        total = np.zeros((len(source.subjects), n_regions, self.network_.embed.out_features))
+        for batch in windows.split(64):
+            visible = torch.arange(n_regions).expand(len(batch), -1)
+            with torch.no_grad():
+                tokens = self.network_.encode(source.gather(batch), visible).numpy()
+            np.add.at(total, source.subject_of_run[batch[:, 0].numpy()], tokens)
+        count = np.bincount(source.subject_of_run[windows[:, 0].numpy()])
+        return (total / count[:, None, None]).astype(np.float32)
+
+    def score(self, X: Any, y: None = None) -> float:
+        """Return R2 on hidden regions; higher is better, 0 is predicting each region's mean.
+
+        Parameters
+        ----------
+        X : as for :meth:`fit`
+            Subjects that were not trained on.
+        y : None
+            Ignored.
+        """
+        source = self._source(X)
+        held_out = EvaluationSet(source, mask_ratio=self._folder.settings.test_mask_ratio)
+        squared, squares, _ = held_out.errors(ModelImputer(self.network_)).sum(axis=(1, 2))
+        return float(1 - squared / squares)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a model folder, as ``neuro-pe train`` does.
+
+        Parameters
+        ----------
+        path : path-like
+            Must not exist.
+        """
+        check_is_fitted(self)
+        path = Path(path)
+        if path.exists():
+            msg = f"{path}: exists already; choose another folder."
+            raise InputError(msg)
+        weights = {**self.network_.state_dict(), INITIAL: torch.from_numpy(self._initial)}
+        write_model_folder(replace(self._folder, path=path), weights)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "MaskedRegionModel":
+        """Read a model folder; nothing in it can run code.
+
+        Parameters
+        ----------
+        path : path-like
+
+        Raises
+        ------
+        InputError
+            If it is not a complete model folder of this or an older version.
+        """
+        folder = read_model_folder(path)
+        options = asdict(folder.settings)
+        model = cls(random_state=options.pop("seed"), **options)
+        initial = folder.weights().get(INITIAL)
+        network = load_network(folder)
+        start = network.encoding().detach() if initial is None else initial
+        return model._adopt(folder, network, start.numpy())
+
+    def _adopt(
+        self, folder: ModelFolder, network: MaskedRegionTransformer, initial: np.ndarray
+    ) -> "MaskedRegionModel":
+        self._folder = folder
+        self._initial = initial
+        self.network_ = network
+        self.regions_ = folder.regions
+        self.metrics_ = folder.metrics
+        self.positional_encoding_ = folder.positional_encoding
+        self.positional_encoding_change_ = folder.positional_encoding_change
+        self.functional_connectivity_ = folder.functional_connectivity
+        self.n_features_in_ = len(folder.regions) + len(folder.dropped)
+        return self
+
+    def _source(self, X: Any) -> WindowSource:
+        """Cut new runs into windows, with the regions of the model in its order."""
+        check_is_fitted(self)
+        cohort = _as_cohort(X)
+        names = [str(name) for name in self.regions_["name"]]
+        missing = [name for name in names if name not in set(cohort.region_names)]
+        if missing:
+            msg = (
+                f"{cohort[0].label}: lacks a signal in {len(missing)} of the model's "
+                f"{len(names)} regions (first: {missing[0]}); all are needed."
+            )
+            raise InputError(msg)
+        runs = tuple(run.select(names) for run in cohort)
+        return WindowSource(
+            replace(cohort, runs=runs, regions=self.regions_), window=self._folder.settings.window
+        )
+
+
+_OPTIONS = {option.name for option in fields(FitSettings)} - {"seed"}
+
+
+def _as_cohort(X: Any) -> Cohort:
+    if isinstance(X, Cohort):
+        return X
+    if isinstance(X, np.ndarray) and X.ndim != 3:
+        msg = (
+            f"X: found an array of shape {X.shape}; expected a list of (time, region) arrays, one "
+            "a subject, a (subject, time, region) array, or what load_bids returns."
+        )
+        raise InputError(msg)
+    runs = []
+    for number, values in enumerate(X):
+        if isinstance(values, RegionTimeSeries):
+            runs.append(values)
+            continue
+        array = np.asarray(values)
+        names = (
+            [str(name) for name in values.columns]
+            if isinstance(values, pd.DataFrame)
+            else [str(column) for column in range(array.shape[-1] if array.ndim else 0)]
+        )
+        runs.append(RegionTimeSeries(values=array, regions=tuple(names), subject=str(number)))
+    return Cohort.from_runs(runs)

@@ -1,0 +1,363 @@
+"""Fits of several seeds on one split of one cohort, beside baselines, left as model folders."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from neuro_pe.derivatives import write_dataset_description
+from neuro_pe.errors import InputError
+from neuro_pe.fitting import (
+    METRICS,
+    describe_data,
+    fit_network,
+    history_metrics,
+    resolve_settings,
+)
+from neuro_pe.model_folder import (
+    ModelFolder,
+    partial_path,
+    read_model_folder,
+    read_settings,
+    write_model_folder,
+    write_settings,
+)
+from neuro_pe.reconstruction import (
+    NO_REGION_ERRORS,
+    EvaluationSet,
+    ModelImputer,
+    fit_baselines,
+    summarize_errors,
+)
+from neuro_pe.settings import FitSettings, option_name
+from neuro_pe.timeseries import Cohort
+from neuro_pe.windows import Split, WindowSource, split_subjects
+
+__all__ = ["compare_predictors", "split_cohort", "train_models"]
+
+
+def split_cohort(
+    cohort: Cohort,
+    *,
+    test_subjects: float | int | Sequence[str] = 0.2,
+    validation_subjects: float | int | Sequence[str] = 0.15,
+    group_column: str | None = None,
+) -> Split:
+    """Split a cohort by subject, or by a column of its ``participants.tsv``.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    test_subjects, validation_subjects : float, int or sequence of str
+        See :func:`neuro_pe.windows.split_subjects`.
+    group_column : str or None
+        Column whose groups (families, sites) stay together.
+
+    Raises
+    ------
+    InputError
+        If the column or a subject's entry is missing, or the split is impossible.
+    """
+    groups = None
+    if group_column is not None:
+        table = cohort.participants
+        columns = [] if table is None else list(table.columns)
+        if table is None or group_column not in columns:
+            msg = (
+                f"--group-column: no column {group_column!r} in participants.tsv; "
+                f"found {', '.join(columns) or 'no table'}."
+            )
+            raise InputError(msg)
+        for subject in cohort.subjects:
+            if subject not in table.index or table[group_column].isna()[subject]:
+                msg = (
+                    f"--group-column: participants.tsv has no {group_column!r} of subject "
+                    f"{subject}; every subject needs one."
+                )
+                raise InputError(msg)
+        groups = [str(table.loc[subject, group_column]) for subject in cohort.subjects]
+    return split_subjects(
+        cohort.subjects, test=test_subjects, validation=validation_subjects, groups=groups
+    )
+
+
+def train_models(
+    cohort: Cohort,
+    *,
+    output_dir: str | os.PathLike[str],
+    settings: FitSettings | None = None,
+    n_seeds: int = 1,
+    test_subjects: float | int | Sequence[str] = 0.2,
+    validation_subjects: float | int | Sequence[str] = 0.15,
+    group_column: str | None = None,
+    resume: bool = False,
+    progress: Callable[[FitSettings, dict[str, Any]], None] | None = None,
+) -> list[ModelFolder]:
+    """Fit one model a seed and write a model folder for each.
+
+    A finished fit of the same settings and data is kept as it is. Baselines are fitted once, on
+    the training subjects, and judged on the same hidden values as the models.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    output_dir : path-like
+        Becomes a BIDS derivative.
+    settings : FitSettings or None
+        Its seed is the first one.
+    n_seeds : int
+    test_subjects, validation_subjects, group_column
+        See :func:`split_cohort`.
+    resume : bool
+        Go on with fits that were interrupted.
+    progress : callable or None
+        Called with the fit's settings and its newest epoch (see :func:`fit_network`).
+
+    Returns
+    -------
+    list of ModelFolder
+        In order of the seeds.
+
+    Raises
+    ------
+    InputError
+        If `output_dir` holds something else, a fit of the same name with other settings or data,
+        or an interrupted fit without `resume`.
+
+    Examples
+    --------
+    >>> import neuro_pe as npe
+    >>> from neuro_pe.settings import FitSettings
+    >>> models = npe.train_models(npe.load_demo(), output_dir="results", n_seeds=3,
+    ...                           settings=FitSettings(sigma=0.1))  # doctest: +SKIP
+    """
+    settings = settings or FitSettings()
+    output_dir = Path(output_dir)
+    split = split_cohort(
+        cohort,
+        test_subjects=test_subjects,
+        validation_subjects=validation_subjects,
+        group_column=group_column,
+    )
+    experiment = _Experiment.prepare(cohort, split, settings)
+    fits = [replace(experiment.settings, seed=settings.seed + k) for k in range(n_seeds)]
+    _check_output_dir(output_dir)
+    finished = {
+        fit.seed: _check_fit(output_dir / fit.name, fit, experiment.data, resume) for fit in fits
+    }
+    output_dir.mkdir(parents=True, exist_ok=True)
+    write_dataset_description(
+        output_dir, name="Masked-region models", sources=experiment.data["sources"]
+    )
+    for fit in fits:
+        if not finished[fit.seed]:
+            experiment.run(output_dir / fit.name, fit, progress)
+    return [read_model_folder(output_dir / fit.name) for fit in fits]
+
+
+@dataclass(kw_only=True)
+class _Experiment:
+    """What all fits of one split share."""
+
+    split: Split
+    settings: FitSettings
+    data: dict[str, Any]
+    training: WindowSource
+    held_out: dict[str, EvaluationSet]
+    baseline_errors: dict[tuple[str, str], tuple[np.ndarray, float]] | None = None
+
+    @classmethod
+    def prepare(cls, cohort: Cohort, split: Split, settings: FitSettings) -> "_Experiment":
+        sources = {
+            name: WindowSource(cohort.select_subjects(getattr(split, name)), window=settings.window)
+            for name in ("train", "validation", "test")
+            if getattr(split, name)
+        }
+        return cls(
+            split=split,
+            settings=resolve_settings(settings, sources["train"]),
+            data={**describe_data(cohort), "split": asdict(split)},
+            training=sources["train"],
+            held_out={
+                name: EvaluationSet(source, mask_ratio=settings.test_mask_ratio)
+                for name, source in sources.items()
+                if name != "train"
+            },
+        )
+
+    def run(
+        self,
+        path: Path,
+        settings: FitSettings,
+        progress: Callable[[FitSettings, dict[str, Any]], None] | None,
+    ) -> None:
+        partial = partial_path(path)
+        partial.mkdir(exist_ok=True)
+        write_settings(partial, settings, self.data)
+        fit = fit_network(
+            self.training,
+            self.held_out.get("validation"),
+            settings,
+            folder=partial,
+            progress=None if progress is None else lambda row: progress(settings, row),
+        )
+        if self.baseline_errors is None:
+            self.baseline_errors = self._judge_baselines()
+        # The model's validation errors stand in its history.
+        errors = dict(self.baseline_errors)
+        if (test := self.held_out.get("test")) is not None:
+            seconds = fit.history.rows[-1]["seconds"]
+            errors["test", "model"] = test.errors(ModelImputer(fit.network)), seconds
+        history = history_metrics(fit.history, settings, self.held_out.get("validation"))
+        final = self._metrics(errors, settings, fit.history.best_epoch)
+        folder, weights = fit.to_model_folder(
+            path,
+            data=self.data,
+            subjects=self.split.to_frame(),
+            metrics=pd.concat([history, final], ignore_index=True),
+            region_errors=self._region_errors(errors),
+        )
+        write_model_folder(folder, weights)
+
+    def _judge_baselines(self) -> dict[tuple[str, str], tuple[np.ndarray, float]]:
+        """Errors and core-seconds of each baseline, by split and name."""
+        started = time.process_time()
+        baselines = fit_baselines(
+            self.training,
+            self.held_out.get("validation"),
+            mask_ratio=self.settings.test_mask_ratio,
+        )
+        seconds = time.process_time() - started
+        return {
+            (name, imputer.name): (held_out.errors(imputer), seconds)
+            for name, held_out in self.held_out.items()
+            for imputer in baselines.imputers
+        }
+
+    def _metrics(
+        self,
+        errors: dict[tuple[str, str], tuple[np.ndarray, float]],
+        settings: FitSettings,
+        best_epoch: int,
+    ) -> pd.DataFrame:
+        rows = []
+        for (name, predictor), (total, seconds) in errors.items():
+            squared, squares, count = total.sum(axis=(1, 2))
+            row = {
+                "epoch": best_epoch if predictor == "model" else None,
+                "seconds": seconds,
+                "split": name,
+                "predictor": predictor,
+                "mask_ratio": settings.test_mask_ratio,
+                "mse": squared / count,
+                "r2": 1 - squared / squares,
+                "n": int(count),
+            }
+            rows.append(row)
+        return pd.DataFrame(rows, columns=METRICS).astype({"epoch": "Int64", "n": "Int64"})
+
+    def _region_errors(
+        self, errors: dict[tuple[str, str], tuple[np.ndarray, float]]
+    ) -> pd.DataFrame:
+        tables = [
+            summarize_errors(
+                total,
+                subjects=self.held_out["test"].source.subjects,
+                regions=self.training.cohort.region_names,
+                predictor=predictor,
+            )
+            for (name, predictor), (total, _) in errors.items()
+            if name == "test"
+        ]
+        return pd.concat([NO_REGION_ERRORS, *tables], ignore_index=True)
+
+
+def compare_predictors(region_errors: pd.DataFrame) -> pd.DataFrame:
+    """Compare the model with each baseline, paired by test subject.
+
+    Parameters
+    ----------
+    region_errors : DataFrame
+        Of a model folder; or of several seeds, concatenated: a subject's error is then its mean.
+
+    Returns
+    -------
+    DataFrame
+        One row a predictor: ``predictor, mse, difference`` (model minus predictor, so negative
+        is in favour of the model), ``low, high`` (95 % interval of the difference from the t
+        distribution over subjects; missing with one subject), ``n_subjects``.
+    """
+    table = region_errors.dropna(subset=["mse"])
+    weighted = table.assign(squared=table["mse"] * table["n"])
+    sums = weighted.groupby(["predictor", "subject"], sort=False)[["squared", "n"]].sum()
+    by_subject = (sums["squared"] / sums["n"]).unstack("predictor")
+    rows = []
+    for predictor in by_subject.columns:
+        difference = (by_subject["model"] - by_subject[predictor]).to_numpy()
+        row = {"predictor": predictor, "mse": by_subject[predictor].mean()}
+        if predictor != "model":
+            row["difference"] = difference.mean()
+            if len(difference) > 1:
+                half = stats.sem(difference) * stats.t.ppf(0.975, len(difference) - 1)
+                row |= {"low": difference.mean() - half, "high": difference.mean() + half}
+        rows.append({**row, "n_subjects": len(difference)})
+    columns = ["predictor", "mse", "difference", "low", "high", "n_subjects"]
+    return pd.DataFrame(rows, columns=columns).sort_values("mse", ignore_index=True)
+
+
+def _check_output_dir(output_dir: Path) -> None:
+    """Refuse a folder that another program or person filled."""
+    if output_dir.exists() and not output_dir.is_dir():
+        msg = f"--output-dir {output_dir}: found a file; expected a folder."
+        raise InputError(msg)
+    description = output_dir / "dataset_description.json"
+    if not description.exists():
+        return
+    try:
+        makers = [maker["Name"] for maker in json.loads(description.read_text())["GeneratedBy"]]
+    except (ValueError, KeyError, TypeError):
+        makers = []
+    if "neuro_pe" not in makers:
+        msg = (
+            f"--output-dir {output_dir}: it is the data set of "
+            f"{', '.join(makers) or 'someone else'}; choose a folder of its own for the models."
+        )
+        raise InputError(msg)
+
+
+def _check_fit(path: Path, settings: FitSettings, data: dict[str, Any], resume: bool) -> bool:
+    """Whether the fit is finished already; refuse one that differs or that was interrupted."""
+    partial = partial_path(path)
+    for place in (path, partial):
+        if not place.exists():
+            continue
+        if place == partial and not (partial / "settings.json").exists():
+            continue  # stopped before it had written anything
+        old_settings, old_data = read_settings(place)
+        old = {**asdict(old_settings), "data": old_data.get("fingerprint")}
+        new = {**asdict(settings), "data": data["fingerprint"]}
+        old["split"], new["split"] = (
+            json.dumps(each.get("split"), sort_keys=True) for each in (old_data, data)
+        )
+        for name, value in new.items():
+            if old[name] != value:
+                what = (
+                    f"with other {'subjects in its splits' if name == 'split' else 'data'}"
+                    if name in ("data", "split")
+                    else f"with {option_name(name)} {old[name]}, now {value}"
+                )
+                msg = f"{place}: holds a fit {what}; choose another --output-dir."
+                raise InputError(msg)
+    if path.exists():
+        return True
+    if partial.exists() and not resume:
+        msg = f"{partial}: an interrupted fit; add --resume to go on with it, or delete it."
+        raise InputError(msg)
+    return False

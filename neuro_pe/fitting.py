@@ -1,0 +1,278 @@
+"""One fit: a training cohort and settings in, a trained network with its labels out."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from neuro_pe.baselines import Zero
+from neuro_pe.encodings import NoEncoding, make_encoding
+from neuro_pe.errors import InputError
+from neuro_pe.model_folder import ModelFolder
+from neuro_pe.reconstruction import EvaluationSet, MaskedRegionTask
+from neuro_pe.settings import FitSettings
+from neuro_pe.timeseries import Cohort, coordinates_of
+from neuro_pe.training import History, train
+from neuro_pe.transformer import MaskedRegionTransformer
+from neuro_pe.windows import WindowSource
+
+__all__ = [
+    "Fit",
+    "build_network",
+    "describe_data",
+    "fit_network",
+    "history_metrics",
+    "load_network",
+    "resolve_settings",
+]
+
+METRICS = ["epoch", "seconds", "split", "predictor", "mask_ratio", "mse", "r2", "n"]
+
+DEFAULT_STEPS = 1500
+INITIAL = "positional_encoding_initial"  # beside the weights in model.safetensors
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Fit:
+    """A trained network and what its numbers belong to.
+
+    Parameters
+    ----------
+    settings : FitSettings
+        Every option as resolved.
+    network : MaskedRegionTransformer
+    initial : ndarray, shape (region, width)
+        The positional encoding at the start.
+    history : History
+    training : Cohort
+    """
+
+    settings: FitSettings
+    network: MaskedRegionTransformer
+    initial: np.ndarray
+    history: History
+    training: Cohort
+
+    @property
+    def positional_encoding(self) -> pd.DataFrame | None:
+        """Encoding of every region, shape (region, width); None when there is none."""
+        return _encoding_table(self.network, self.training.region_names)
+
+    @property
+    def positional_encoding_change(self) -> pd.DataFrame | None:
+        """Learned minus initial encoding, shape (region, width); None when there is none."""
+        table = self.positional_encoding
+        return None if table is None else table - self.initial
+
+    def to_model_folder(
+        self,
+        path: Path,
+        *,
+        data: dict[str, Any],
+        subjects: pd.DataFrame,
+        metrics: pd.DataFrame,
+        region_errors: pd.DataFrame,
+    ) -> tuple[ModelFolder, dict[str, torch.Tensor]]:
+        """Return what :func:`neuro_pe.model_folder.write_model_folder` writes."""
+        weights = dict(self.network.state_dict())
+        weights[INITIAL] = torch.from_numpy(self.initial)
+        folder = ModelFolder(
+            path=path,
+            settings=self.settings,
+            data=data,
+            regions=self.training.regions,
+            dropped=self.training.dropped,
+            subjects=subjects,
+            metrics=metrics,
+            positional_encoding=self.positional_encoding,
+            positional_encoding_change=self.positional_encoding_change,
+            functional_connectivity=self.training.functional_connectivity(),
+            region_errors=region_errors,
+        )
+        return folder, weights
+
+
+def resolve_settings(settings: FitSettings, training: WindowSource) -> FitSettings:
+    """Fill in what the data and the machine decide: number of epochs and device.
+
+    Raises
+    ------
+    InputError
+        If the device is not there.
+    """
+    epochs = settings.epochs
+    if epochs is None:
+        steps = -(-len(training.evaluation_windows()) // settings.batch_size)
+        epochs = max(1, round(DEFAULT_STEPS / steps))
+    device = settings.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.mps.is_available()}
+    if not there[device]:
+        msg = f"--device: found {device!r}, which this machine or this PyTorch lacks; use 'cpu'."
+        raise InputError(msg)
+    return replace(settings, epochs=epochs, device=device)
+
+
+def build_network(
+    settings: FitSettings, *, n_regions: int, coordinates: np.ndarray | None
+) -> MaskedRegionTransformer:
+    """Build the untrained network that the settings describe.
+
+    Parameters
+    ----------
+    settings : FitSettings
+    n_regions : int
+    coordinates : ndarray, shape (region, 3), or None
+        MNI x y z in mm.
+    """
+    encoding = make_encoding(
+        settings.encoding,
+        n_regions=n_regions,
+        width=settings.width,
+        sigma=settings.sigma,
+        coordinates=coordinates,
+    )
+    return MaskedRegionTransformer(
+        window=settings.window,
+        width=settings.width,
+        layers=settings.layers,
+        heads=settings.heads,
+        encoding=encoding,
+        generator=torch.Generator().manual_seed(settings.seed),
+    )
+
+
+def fit_network(
+    training: WindowSource,
+    validation: EvaluationSet | None,
+    settings: FitSettings,
+    *,
+    folder: Path | None = None,
+    progress: Callable[[dict[str, Any]], None] | None = None,
+) -> Fit:
+    """Train one network.
+
+    Parameters
+    ----------
+    training : WindowSource
+    validation : EvaluationSet or None
+        Of other subjects; without it nothing stops the fit early.
+    settings : FitSettings
+    folder : Path or None
+        Where the checkpoint is kept, to be gone on from.
+    progress : callable or None
+        Called with ``epoch, seconds, train, validation`` after every epoch.
+
+    Raises
+    ------
+    InputError
+        If there are under two regions, or the device is missing.
+    """
+    cohort = training.cohort
+    n_regions = len(cohort.region_names)
+    if n_regions < 2:
+        msg = f"{cohort[0].label}: {n_regions} region; expected at least 2, one hides the other."
+        raise InputError(msg)
+    settings = resolve_settings(settings, training)
+    network = build_network(settings, n_regions=n_regions, coordinates=cohort.coordinates)
+    initial = network.encoding().detach().numpy().copy()
+    device = torch.device(settings.device)
+    network.to(device)
+    history = train(
+        network,
+        MaskedRegionTask(training, validation, settings, device),
+        settings,
+        folder=folder,
+        progress=progress,
+    )
+    network.to("cpu")
+    return Fit(
+        settings=settings, network=network, initial=initial, history=history, training=cohort
+    )
+
+
+def load_network(folder: ModelFolder) -> MaskedRegionTransformer:
+    """Build the trained network of a model folder.
+
+    Raises
+    ------
+    InputError
+        If the weights are damaged or do not fit the settings.
+    """
+    coordinates = coordinates_of(folder.regions)
+    network = build_network(folder.settings, n_regions=len(folder.regions), coordinates=coordinates)
+    weights = folder.weights()
+    weights.pop(INITIAL, None)
+    try:
+        network.load_state_dict(weights)
+    except RuntimeError:
+        msg = f"{folder.path}: the weights do not fit settings.json and regions.tsv; fit it again."
+        raise InputError(msg) from None
+    return network
+
+
+def history_metrics(
+    history: History, settings: FitSettings, validation: EvaluationSet | None
+) -> pd.DataFrame:
+    """Return the rows of ``metrics.tsv`` that training left: the model, epoch by epoch.
+
+    Parameters
+    ----------
+    history : History
+    settings : FitSettings
+    validation : EvaluationSet or None
+        The one of the fit.
+    """
+    rows: list[dict[str, Any]] = []
+    if validation is not None:
+        _, squares, count = validation.errors(Zero()).sum(axis=(1, 2))
+    for row in history.rows:
+        shared = {"epoch": row["epoch"], "seconds": row["seconds"], "predictor": "model"}
+        training = {"split": "train", "mask_ratio": settings.mask_ratio, "mse": row["train"]}
+        rows.append({**shared, **training})
+        if validation is not None:
+            error = row["validation"]
+            held_out = {
+                "split": "validation",
+                "mask_ratio": settings.test_mask_ratio,
+                "mse": error,
+                "r2": 1 - error * count / squares,
+                "n": int(count),
+            }
+            rows.append({**shared, **held_out})
+    return pd.DataFrame(rows, columns=METRICS).astype({"epoch": "Int64", "n": "Int64"})
+
+
+def describe_data(cohort: Cohort) -> dict[str, Any]:
+    """Return what identifies the data of a fit, for ``settings.json``.
+
+    Returns
+    -------
+    dict
+        ``atlas``, ``sources`` (the folder of all files), ``tr`` in seconds, ``n_subjects``,
+        ``n_runs`` and ``fingerprint``, a checksum of the values.
+    """
+    files = [run.source for run in cohort if run.source]
+    sources = [os.path.commonpath(files)] if files else ["arrays in memory"]
+    return {
+        "atlas": cohort.atlas,
+        "sources": sources,
+        "tr": cohort.tr,
+        "n_subjects": len(cohort.subjects),
+        "n_runs": len(cohort),
+        "fingerprint": cohort.fingerprint(),
+    }
+
+
+def _encoding_table(network: MaskedRegionTransformer, names: list[str]) -> pd.DataFrame | None:
+    if isinstance(network.encoding, NoEncoding):
+        return None
+    vectors = network.encoding().detach().numpy().copy()
+    columns = [f"dimension_{number}" for number in range(vectors.shape[1])]
+    return pd.DataFrame(vectors, index=pd.Index(names, name="region"), columns=columns)
