@@ -1,0 +1,92 @@
+"""What ``neuro-pe train`` shows: a progress bar and the table of results."""
+
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from neuro_pe.model_folder import ModelFolder
+    from neuro_pe.settings import FitSettings
+
+__all__ = ["Progress", "results_table"]
+
+
+class Progress:
+    """A bar over the epochs of all fits; nothing at all when the output is not a terminal.
+
+    Parameters
+    ----------
+    n_fits : int
+    """
+
+    def __init__(self, n_fits: int) -> None:
+        self.n_fits = n_fits
+        self.seeds: list[int] = []
+        self.bar: Any = None
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def update(self, settings: "FitSettings", row: dict[str, Any]) -> None:
+        """Move the bar to an epoch of a fit."""
+        if not sys.stderr.isatty():
+            return
+        epochs = settings.epochs or 0
+        if settings.seed not in self.seeds:
+            self.seeds.append(settings.seed)
+        if self.bar is None:
+            self.bar = click.progressbar(
+                length=self.n_fits * epochs, file=sys.stderr, item_show_func=str
+            )
+            self.bar.__enter__()
+        error = "" if row["validation"] is None else f", validation MSE {row['validation']:.4f}"
+        position = (len(self.seeds) - 1) * epochs + row["epoch"]
+        self.bar.update(
+            position - self.bar.pos, f"seed {settings.seed}, epoch {row['epoch']}{error}"
+        )
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.bar is not None:
+            self.bar.__exit__(kind, error, traceback)
+
+
+def results_table(folders: Sequence["ModelFolder"]) -> str:
+    """Return the errors on test subjects, the model beside the baselines, paired by subject."""
+    import pandas as pd
+
+    from neuro_pe.experiment import compare_predictors
+
+    metrics = pd.concat([folder.metrics for folder in folders])
+    name = folders[0].settings.name.rpartition("_seed")[0]
+    title = f"{name}, {len(folders)} seed{'s' if len(folders) > 1 else ''}"
+    errors = pd.concat([folder.region_errors for folder in folders])
+    if errors.empty:
+        return f"{title}: no test subjects, so no test error."
+    table = compare_predictors(errors)
+    seconds = metrics[metrics["split"] == "test"].groupby("predictor")["seconds"].mean()
+    lines = [
+        f"{title}; hidden regions of {table['n_subjects'].max()} unseen subjects"
+        f" ({folders[0].settings.test_mask_ratio:.0%} hidden)",
+        f"{'predictor':22}{'MSE':>8}{'model minus it [95 % interval]':>36}{'core-s':>10}",
+    ]
+    for row in table.itertuples():
+        interval = ""
+        if row.predictor != "model":
+            interval = f"{row.difference:+.4f}"
+            if pd.notna(row.low):
+                interval += f" [{row.low:+.4f}, {row.high:+.4f}]"
+        lines.append(
+            f"{row.predictor:22}{row.mse:8.4f}{interval:>36}{seconds[row.predictor]:10.1f}"
+        )
+    if len(folders) > 1:
+        model = metrics[(metrics["split"] == "test") & (metrics["predictor"] == "model")]["mse"]
+        lines.append(f"spread of the model's MSE over seeds: SD {model.std():.4f}")
+    return "\n".join(lines)
