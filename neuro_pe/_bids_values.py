@@ -91,21 +91,32 @@ def read_names(path: Path) -> list[str]:
 
 
 def _read_text(path: Path) -> str:
+    _require_content(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         msg = f"{path}: this is no text file in UTF-8; expected a tab-separated table."
         raise InputError(msg) from error
+    if not text.strip():
+        msg = f"{path}: the file is empty; make it again."
+        raise InputError(msg)
+    return text.rstrip("\n")
+
+
+def _require_content(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            start = file.read(20)
     except OSError as error:
         msg = f"{path}: cannot be read ({error.strerror})."
         raise InputError(msg) from error
-    if text.startswith("/annex/objects/"):
-        msg = f"{path}: the content is not downloaded; fetch it with `datalad get {path}`."
+    if not start:
+        msg = f"{path}: the file is empty; make it again."
         raise InputError(msg)
-    if not text.strip():
-        msg = f"{path}: the file is empty."
+    # What git-annex leaves in the place of a file, where there are no links.
+    if start.startswith(b"/annex/objects/"):
+        msg = f"{path}: not downloaded; fetch it, e.g. with `datalad get {path}`."
         raise InputError(msg)
-    return text.rstrip("\n")
 
 
 def _read_tsv(path: Path) -> SeriesTable:
@@ -182,18 +193,17 @@ def _counts(cells: list[str]) -> bool:
 def _read_cifti(path: Path) -> SeriesTable:
     import nibabel as nib
 
+    _require_content(path)
     try:
         image: Any = nib.load(path)
         is_cifti = isinstance(image, nib.Cifti2Image)
         axes = [image.header.get_axis(n) for n in range(image.ndim)] if is_cifti else []
         values = image.get_fdata(dtype=np.float32, caching="unchanged")
-    except PermissionError as error:
-        msg = f"{path}: cannot be read ({error.strerror})."
-        raise InputError(msg) from error
     except Exception as error:
         # A damaged file ends in whatever its bytes happen to ask for: beside nibabel's own errors
         # were seen ExpatError, OSError, KeyError, IndexError, OverflowError, MemoryError.
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:120]
+        text = str(error).replace(str(path), "the file")
+        reason = " ".join(f"{type(error).__name__}: {text}".split())[:120]
         msg = f"{path}: damaged or incomplete, not readable as CIFTI-2 ({reason}); make it again."
         raise InputError(msg) from error
     kinds = [type(axis).__name__.removesuffix("Axis") for axis in axes]

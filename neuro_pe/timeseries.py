@@ -208,8 +208,8 @@ class Cohort(Sequence[RegionTimeSeries]):
     ) -> "Cohort":
         """Bring runs into one region order and leave out what carries no signal.
 
-        A run that lacks more than 5 % of the regions is left out; a region that any other run
-        lacks is left out for everybody. Both are warned about.
+        A run that lacks more than 5 % of the regions that any run has is left out; a region that
+        one of the others lacks is left out for everybody. Both are warned about.
 
         Parameters
         ----------
@@ -348,12 +348,16 @@ def _usable(
     """Return the runs with enough regions, and the regions that one of those lacks."""
     kept = []
     reasons: dict[str, str] = {}
-    for run in runs:
-        unusable = run.unusable_regions()
-        if len(unusable) > MAX_MISSING_REGIONS * len(names) and len(runs) > 1:
+    unusable_by_run = [run.unusable_regions() for run in runs]
+    # What every run lacks (below the field of view) says nothing against any of them.
+    lacking_everywhere = set(names).intersection(*unusable_by_run)
+    n_regions = len(names) - len(lacking_everywhere)
+    for run, unusable in zip(runs, unusable_by_run, strict=True):
+        lacking = {name: why for name, why in unusable.items() if name not in lacking_everywhere}
+        if len(lacking) > MAX_MISSING_REGIONS * n_regions:
             msg = (
-                f"{run.label}: left out, {len(unusable)} of {len(names)} regions have no signal "
-                f"(first: {', '.join(next(iter(unusable.items())))})."
+                f"{run.label}: left out, {len(lacking)} of {n_regions} regions have no signal "
+                f"(first: {', '.join(next(iter(lacking.items())))})."
             )
             warnings.warn(msg, stacklevel=3)
             continue
@@ -363,7 +367,7 @@ def _usable(
     if not kept:
         msg = (
             f"{runs[0].label}: no run has a signal in at least "
-            f"{1 - MAX_MISSING_REGIONS:.0%} of the {len(names)} regions."
+            f"{1 - MAX_MISSING_REGIONS:.0%} of the {n_regions} regions that any run has."
         )
         raise InputError(msg)
     if reasons:
