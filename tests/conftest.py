@@ -1,6 +1,7 @@
 """Shared fixtures: a seeded generator, and tiny derivative folders as pipelines write them."""
 
 import json
+import warnings
 from pathlib import Path
 
 import nibabel as nib
@@ -8,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neuro_pe import atlases
+from neuro_pe import atlases, load_bids
 
 XCP_D = "sub-{subject}/func/sub-{subject}_task-rest_run-1_space-fsLR_atlas-Glasser_stat-mean"
 
@@ -59,6 +60,18 @@ def make_derivative(tmp_path, write_series):
         return folder
 
     return make
+
+
+@pytest.fixture
+def load_quietly():
+    """Load a folder, and fail on any warning."""
+
+    def load(*args, **options):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return load_bids(*args, **options)
+
+    return load
 
 
 def _parcel_series(values, names, tr):
