@@ -155,7 +155,8 @@ def plot_similarity_against_fc(
     figure = _figure(6.4, 4.8)
     axes = figure.subplots()
     image = axes.hexbin(x, y, gridsize=60, bins="log", cmap="Greys", mincnt=1, linewidths=0.1)
-    edges = np.linspace(*np.quantile(x, [0.001, 0.999]), 21)
+    low, high = np.quantile(x, [0.001, 0.999])
+    edges = np.linspace(low, high, 21)
     for members, colour, name in (
         (same, COLOURS[3], "same network"),
         (~same, COLOURS[0], "different networks"),

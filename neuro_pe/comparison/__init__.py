@@ -9,6 +9,7 @@ from neuro_pe.comparison._compare import (
     compare_source,
     match_partition,
     null_rows,
+    tabulate,
 )
 from neuro_pe.comparison._draws import correlation_draws, procrustes_draws
 from neuro_pe.comparison._modularity import (
@@ -42,4 +43,5 @@ __all__ = [
     "procrustes_distance",
     "procrustes_draws",
     "spin_permutations",
+    "tabulate",
 ]

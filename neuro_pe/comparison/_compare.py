@@ -20,6 +20,7 @@ __all__ = [
     "compare_source",
     "match_partition",
     "null_rows",
+    "tabulate",
 ]
 
 COLUMNS = (
@@ -221,13 +222,9 @@ def compare_source(
             for null, values in measured.items()
         }
         rows += null_rows(draws, statistic="within_minus_between", network=network)
-    table = pd.DataFrame(rows)
-    table["source"] = source
-    table["seed"] = np.nan
-    table["partition"] = str(networks.name or "partition")
-    table["n_permutations"] = table["n_permutations"].astype("Int64")
+    table = tabulate(rows, source=source, partition=str(networks.name or "partition"))
     communities = pd.Series(found.labels[matched], index=networks.index, name="community")
-    return SourceComparison(table=table[list(COLUMNS)], communities=communities)
+    return SourceComparison(table=table, communities=communities)
 
 
 def match_partition(partition: pd.Series, regions: list[str]) -> pd.Series:
@@ -326,6 +323,39 @@ def null_rows(
         row |= {"p": (1 + extreme) / (1 + len(null)), "n_permutations": len(null)}
         rows.append(row)
     return rows
+
+
+def tabulate(
+    rows: list[dict[str, object]], *, source: str, partition: str, seed: object = np.nan
+) -> pd.DataFrame:
+    """Bring rows into the columns of :func:`compare_networks`.
+
+    Parameters
+    ----------
+    rows : list of dict
+        From :func:`null_rows`.
+    source, partition : str
+        Columns of those names.
+    seed : int, str or NaN
+        Seed of the fit.
+
+    Returns
+    -------
+    DataFrame
+
+    Examples
+    --------
+    >>> from neuro_pe.comparison import tabulate
+    >>> rows = [{"network": "all", "statistic": "q_found", "value": 0.2}]
+    >>> tabulate(rows, source="pe", partition="yeo7").loc[0, ["source", "value"]].tolist()
+    ['pe', 0.2]
+    """
+    table = pd.DataFrame(rows).reindex(columns=list(COLUMNS))
+    table["source"] = source
+    table["seed"] = pd.Series([seed] * len(table), dtype=object)
+    table["partition"] = partition
+    table["n_permutations"] = table["n_permutations"].astype("Int64")
+    return table
 
 
 def _found(weights: np.ndarray, found: Communities, *, best: int, matched: int) -> dict[str, float]:

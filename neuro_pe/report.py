@@ -1,0 +1,379 @@
+"""Compare fits with a network partition: one table, figures and a report that opens offline."""
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from neuro_pe import atlases
+from neuro_pe._report_page import comparison_text, draw_figures, render_page
+from neuro_pe.comparison import (
+    compare_source,
+    correlation_draws,
+    cosine_similarity,
+    label_permutations,
+    match_partition,
+    null_permutations,
+    null_rows,
+    procrustes_draws,
+    tabulate,
+)
+from neuro_pe.derivatives import atomic_path, write_table
+from neuro_pe.errors import InputError
+from neuro_pe.model_folder import ModelFolder
+
+__all__ = [
+    "Comparison",
+    "choose_partition",
+    "compare_fits",
+    "comparison_text",
+    "default_folder",
+    "write_comparison",
+]
+
+# Distances of permuted regions hardly vary (about 1 %), and each is a singular value
+# decomposition: more would cost time and add nothing.
+PROCRUSTES_PERMUTATIONS = 100
+
+FC = ("", "fc")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Comparison:
+    """Fits of the same data beside one partition: what the table and the figures come from.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The columns of :func:`neuro_pe.compare_networks`, then ``fit``, the settings that the
+        seeds of a fit share. Functional connectivity has neither fit nor seed; the seed of a
+        Procrustes distance is a pair such as ``0-1``.
+    groups : dict of str to list of ModelFolder
+        The seeds of each ``fit``.
+    networks : Series, region name -> network
+        Regions that are compared.
+    similarities : dict of (fit, source) to DataFrame, region x region
+        Of the first seed; functional connectivity under ``("", "fc")``.
+    communities : dict of (fit, source) to Series, region name -> community
+        Of the first seed, at the resolution matched to the number of networks.
+    notes : list of str
+        What was left out, and why.
+    """
+
+    table: pd.DataFrame
+    groups: dict[str, list[ModelFolder]]
+    networks: pd.Series
+    similarities: dict[tuple[str, str], pd.DataFrame]
+    communities: dict[tuple[str, str], pd.Series]
+    notes: list[str]
+
+
+def write_comparison(
+    models: Sequence[ModelFolder],
+    *,
+    partition: pd.Series,
+    output_dir: str | os.PathLike[str],
+    n_permutations: int = 1000,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Comparison:
+    """Compare fits with a partition; write ``comparison.tsv``, ``figures/``, ``report.html``.
+
+    Parameters
+    ----------
+    models : sequence of ModelFolder
+        Fits of the same data and split; they may differ in their settings and seeds.
+    partition : Series, region name -> network
+        Regions without a network (NaN) are left out.
+    output_dir : path-like
+        Made if missing. Files of an earlier comparison are replaced.
+    n_permutations : int
+        Relabellings a null.
+    seed : int
+        Seed of the relabellings and of the search for communities.
+    progress : callable or None
+        Called with the number of steps done and of all steps.
+
+    Returns
+    -------
+    Comparison
+        Its ``table`` is what ``comparison.tsv`` holds.
+
+    Raises
+    ------
+    InputError
+        If the fits are not of the same data, or the partition does not fit their regions.
+
+    Examples
+    --------
+    >>> from neuro_pe.model_folder import find_model_folders
+    >>> from neuro_pe.report import choose_partition, write_comparison
+    >>> models = find_model_folders(["results"])  # doctest: +SKIP
+    >>> write_comparison(models, partition=choose_partition(models, "yeo7"),
+    ...                  output_dir="results")  # doctest: +SKIP
+    """
+    from threadpoolctl import threadpool_limits
+
+    figures_dir = Path(output_dir) / "figures"
+    # Before the work, so that a place that cannot be written shows at once.
+    figures_dir.mkdir(parents=True, exist_ok=True)
+    # The matrices are small: threads of the linear algebra cost more than they bring.
+    with threadpool_limits(1):
+        comparison = compare_fits(
+            models, partition=partition, n_permutations=n_permutations, seed=seed, progress=progress
+        )
+        figures = draw_figures(comparison)
+    page = render_page(comparison, figures, n_permutations=n_permutations, seed=seed)
+    # All is made before the first file of an earlier comparison is replaced.
+    write_table(comparison.table, Path(output_dir) / "comparison.tsv")
+    for figure in figures:
+        with atomic_path(figures_dir / f"{figure.name}.png") as temporary:
+            temporary.write_bytes(figure.png)
+    with atomic_path(Path(output_dir) / "report.html") as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    return comparison
+
+
+def compare_fits(
+    models: Sequence[ModelFolder],
+    *,
+    partition: pd.Series,
+    n_permutations: int = 1000,
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Comparison:
+    """Compare fits with a partition, without writing anything.
+
+    Parameters
+    ----------
+    models, partition, n_permutations, seed, progress
+        See :func:`write_comparison`.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    InputError
+        See :func:`write_comparison`.
+    """
+    groups, first = _group(models), models[0]
+    networks = match_partition(partition, [str(name) for name in first.regions["name"]])
+    names = list(networks.index)
+    has_places = {"x", "y", "z"} <= set(first.regions.columns)
+    nulls = null_permutations(
+        names,
+        coordinates=first.regions if has_places else None,
+        n_permutations=n_permutations,
+        seed=seed,
+    )
+    notes = [] if "spin" in nulls else ["Not all regions have coordinates: no spatial null (spin)."]
+    fc = first.functional_connectivity.loc[names, names]
+    jobs = [(*FC, np.nan, fc)]
+    for fit, seeds in groups.items():
+        notes += _left_out(fit, seeds[0])
+        for model in seeds:
+            for source, encoding in _encodings(model).items():
+                similarity = cosine_similarity(encoding.loc[names].to_numpy())
+                table = pd.DataFrame(similarity, index=names, columns=names)
+                jobs.append((fit, source, model.settings.seed, table))
+
+    similarities: dict[tuple[str, str], pd.DataFrame] = {}
+    communities: dict[tuple[str, str], pd.Series] = {}
+    tables = []
+    label = str(networks.name or "partition")
+    for done, (fit, source, fit_seed, similarity) in enumerate(jobs, start=1):
+        found = compare_source(similarity, source=source, networks=networks, nulls=nulls, seed=seed)
+        tables.append(found.table.assign(seed=fit_seed, fit=fit))
+        if source != "fc":
+            draws = {
+                null: correlation_draws(similarity.to_numpy(), fc.to_numpy(), orders)
+                for null, orders in nulls.items()
+            }
+            rows = null_rows(draws, statistic="correlation_with_fc", network="all")
+            tables.append(tabulate(rows, source=source, partition=label, seed=fit_seed))
+            tables[-1]["fit"] = fit
+        similarities.setdefault((fit, source), similarity)
+        communities.setdefault((fit, source), found.communities)
+        if progress is not None:
+            progress(done, len(jobs))
+    tables += _distances(groups, names, partition=label, n_permutations=n_permutations, seed=seed)
+    table = pd.concat([table.astype({"seed": object}) for table in tables], ignore_index=True)
+    table["fit"] = table["fit"].replace("", np.nan)
+    return Comparison(
+        table=table,
+        groups=groups,
+        networks=networks,
+        similarities=similarities,
+        communities=communities,
+        notes=notes,
+    )
+
+
+def choose_partition(models: Sequence[ModelFolder], name: str | None = None) -> pd.Series:
+    """Find the partition that a name or a file stands for, for the atlas of the fits.
+
+    Parameters
+    ----------
+    models : sequence of ModelFolder
+    name : str or None
+        Partition of the atlas, or a file of region names and networks; None takes the atlas's
+        first.
+
+    Returns
+    -------
+    Series, region name -> network
+        With the atlas's names also where a file spells them another way.
+
+    Raises
+    ------
+    InputError
+        If the atlas has no such partition, the regions are of no known atlas and `name` is no
+        file, or the file cannot be used.
+    """
+    atlas_name = models[0].data.get("atlas")
+    is_file = name is not None and (Path(name).suffix != "" or Path(name).is_file())
+    if atlas_name is None and not is_file:
+        msg = (
+            f"{models[0].path}: its regions are of no known atlas; give --partition a file with "
+            "the columns name and network, separated by a tab."
+        )
+        raise InputError(msg)
+    atlas = None if atlas_name is None else atlases.load(atlas_name)
+    if not is_file:
+        assert atlas is not None
+        return atlas.partition(name or atlas.partitions[0])
+    partition = atlases.read_partition(str(name))
+    if atlas is None or set(models[0].regions["name"]) <= set(partition.index):
+        return partition
+    found = atlas.match([str(region) for region in partition.index], source=str(name)).regions
+    if len(found) < 0.95 * len(partition):
+        return partition
+    return partition.iloc[found["column"]].set_axis(pd.Index(found["name"]))
+
+
+def default_folder(models: Sequence[ModelFolder]) -> Path:
+    """Return the folder that holds the model folders.
+
+    Raises
+    ------
+    InputError
+        If they are in different folders.
+    """
+    folders = sorted({model.path.resolve().parent for model in models})
+    if len(folders) > 1:
+        msg = (
+            f"the models are in {len(folders)} folders (first: {folders[0]}, {folders[1]}); "
+            "say with --output-dir where the report goes."
+        )
+        raise InputError(msg)
+    return models[0].path.parent
+
+
+def _group(models: Sequence[ModelFolder]) -> dict[str, list[ModelFolder]]:
+    """Sort fits by their settings; refuse what cannot stand side by side."""
+    if not models:
+        msg = "no model folders were given; expected at least one."
+        raise InputError(msg)
+    first = models[0]
+    groups: dict[str, list[ModelFolder]] = {}
+    for model in models:
+        _check_same_data(model, first)
+        fit = model.settings.name.removesuffix(f"_seed-{model.settings.seed}")
+        for other in groups.setdefault(fit, []):
+            if other.settings.seed == model.settings.seed:
+                msg = f"{model.path} and {other.path}: both are {model.settings.name}; give one."
+                raise InputError(msg)
+            _check_same_settings(model, other)
+        groups[fit].append(model)
+    return groups
+
+
+def _check_same_data(model: ModelFolder, first: ModelFolder) -> None:
+    reason = ""
+    if list(model.regions["name"]) != list(first.regions["name"]):
+        reason = f"{len(model.regions)} regions that are not the {len(first.regions)}"
+    elif model.data.get("fingerprint") != first.data.get("fingerprint"):
+        reason = "fitted to other data than those"
+    elif _splits(model) != _splits(first):
+        reason = "its subjects are split in another way than those"
+    if reason:
+        msg = f"{model.path}: {reason} of {first.path}; compare fits of the same data at a time."
+        raise InputError(msg)
+
+
+def _splits(model: ModelFolder) -> dict[str, str]:
+    return dict(zip(model.subjects["subject"], model.subjects["split"], strict=True))
+
+
+def _check_same_settings(model: ModelFolder, other: ModelFolder) -> None:
+    mine = replace(model.settings, seed=other.settings.seed)
+    for option in fields(mine):
+        here, there = getattr(mine, option.name), getattr(other.settings, option.name)
+        if here != there:
+            msg = (
+                f"{model.path}: {option.name} {here} where {other.path} has {there}, though "
+                "only their seeds should differ; compare them one at a time."
+            )
+            raise InputError(msg)
+
+
+def _encodings(model: ModelFolder) -> dict[str, pd.DataFrame]:
+    """Return the encoding and the learned change of a fit, as far as it has them."""
+    found = {"pe": model.positional_encoding, "change": model.positional_encoding_change}
+    return {
+        source: table
+        for source, table in found.items()
+        if table is not None and np.any(table.to_numpy(dtype=float))
+    }
+
+
+def _left_out(fit: str, model: ModelFolder) -> list[str]:
+    """Say what a fit has no numbers for, and warn of it."""
+    sources = _encodings(model)
+    note = ""
+    if "pe" not in sources:
+        note = f"{fit}: no positional encoding to compare; only its errors are shown."
+    elif "change" not in sources:
+        note = f"{fit}: its encoding is fixed; there is no learned change to compare."
+    if note:
+        warnings.warn(note, stacklevel=3)
+    return [note] if note else []
+
+
+def _distances(
+    groups: dict[str, list[ModelFolder]],
+    names: list[str],
+    *,
+    partition: str,
+    n_permutations: int,
+    seed: int,
+) -> list[pd.DataFrame]:
+    """Procrustes distances between the seeds of each fit."""
+    count = min(n_permutations, PROCRUSTES_PERMUTATIONS)
+    orders = label_permutations(len(names), n_permutations=count, seed=seed)
+    tables = []
+    for fit, seeds in groups.items():
+        encodings = [_encodings(model) for model in seeds]
+        for one, two in combinations(range(len(seeds)), 2):
+            pair = f"{seeds[one].settings.seed}-{seeds[two].settings.seed}"
+            for source in ("pe", "change"):
+                if source not in encodings[one] or source not in encodings[two]:
+                    continue
+                draws = procrustes_draws(
+                    encodings[one][source].loc[names].to_numpy(),
+                    encodings[two][source].loc[names].to_numpy(),
+                    orders,
+                )
+                rows = null_rows(
+                    {"label_permutation": draws}, statistic="procrustes", network="all"
+                )
+                tables.append(tabulate(rows, source=source, partition=partition, seed=pair))
+                tables[-1]["fit"] = fit
+    return tables
