@@ -3,6 +3,7 @@
 import json
 import os
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -235,6 +236,8 @@ class _Experiment:
             mask_ratio=self.settings.test_mask_ratio,
         )
         seconds = time.process_time() - started
+        if baselines.left_out:
+            warnings.warn(baselines.left_out, stacklevel=2)
         return {
             (name, imputer.name): (held_out.errors(imputer), seconds)
             for name, held_out in self.held_out.items()
