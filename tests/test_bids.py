@@ -148,10 +148,11 @@ def test_a_single_file_without_run_is_a_run(load_quietly, make_derivative):
     assert load_quietly(folder)[0].run is None
 
 
-def test_denoising_variants_ask_for_desc(load_quietly, tmp_path, write_series):
-    for desc in ("denoiseSimple", "denoiseCompcor"):
+@pytest.mark.parametrize("forms", [(".tsv", ".tsv"), (".tsv", ".ptseries.nii")])
+def test_denoising_variants_ask_for_desc(load_quietly, tmp_path, write_series, forms):
+    for desc, form in zip(("denoiseSimple", "denoiseCompcor"), forms, strict=True):
         stem = f"{SUB}_seg-Glasser_desc-{desc}".format(subject="01")
-        write_series(tmp_path / f"{stem}_timeseries.tsv", tr=2)
+        write_series(tmp_path / f"{stem}_timeseries{form}", tr=0.72)
     with pytest.raises(InputError, match=r"found desc denoiseCompcor, denoiseSimple.*--desc den"):
         load_bids(tmp_path)
     assert "desc-denoiseSimple" in load_quietly(tmp_path, desc="denoiseSimple")[0].source
