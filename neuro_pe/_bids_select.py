@@ -197,7 +197,7 @@ def _one_file_a_run(files: list[SeriesFile], tree: BidsTree) -> list[SeriesFile]
         if len(forms) < len(same) or len({_derivation(file) for file in same}) > 1:
             clashes.append(same)
             continue
-        # CIFTI is read faster and states its TR, but often only the tables of a data set are downloaded.
+        # CIFTI is read faster and states its TR, but often only the tables are downloaded.
         ranked = sorted(same, key=lambda file: (file.is_fetched, file.is_cifti))
         chosen.append(ranked[-1])
     if clashes:
