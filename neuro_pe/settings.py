@@ -2,6 +2,7 @@
 
 import json
 import math
+import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -101,8 +102,10 @@ class FitSettings:
             if value is None and option.default is None:
                 continue
             kind = int if option.default is None else type(option.default)
-            if kind is float and isinstance(value, int) and not isinstance(value, bool):
-                value = float(value)
+            # Whole numbers where a fraction may stand, and NumPy's numbers (of a grid search).
+            number = {int: numbers.Integral, float: numbers.Real}.get(kind)
+            if number and isinstance(value, number) and not isinstance(value, bool):
+                value = kind(value)
                 object.__setattr__(self, option.name, value)
             check: Check = option.metadata["check"]
             of_kind = isinstance(value, kind) and not isinstance(value, bool)
