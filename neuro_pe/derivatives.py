@@ -77,6 +77,9 @@ def read_table(path: str | os.PathLike[str], *, index: str | None = None) -> pd.
     # Labels such as "01", "None" or "NA" are text; only "n/a" is missing.
     text = {"name": str, "subject": str, "region": str, "source": str}
     table = pd.read_csv(path, sep="\t", na_values=["n/a"], keep_default_na=False, dtype=text)
+    # A label is never missing, even one that is spelled so.
+    labels = [column for column in text if column in table.columns]
+    table[labels] = table[labels].fillna("n/a")
     return table if index is None else table.set_index(index)
 
 

@@ -119,9 +119,13 @@ def write_model_folder(folder: ModelFolder, weights: Mapping[str, torch.Tensor])
     write_table(folder.subjects, partial / "subjects.tsv")
     write_table(folder.metrics, partial / "metrics.tsv")
     write_table(folder.region_errors, partial / "region_errors.tsv")
+    for leftover in partial.glob(".*"):  # of a write that was killed
+        leftover.unlink()
     for name in ("positional_encoding", "positional_encoding_change", "functional_connectivity"):
         table = getattr(folder, name)
-        if table is not None:
+        if table is None:
+            (partial / f"{name}.tsv").unlink(missing_ok=True)
+        else:
             write_table(table.rename_axis("region"), partial / f"{name}.tsv", index=True)
     _write_tensors(weights, {}, partial / WEIGHTS)
     write_settings(partial, folder.settings, folder.data)
@@ -151,17 +155,19 @@ def read_settings(path: Path) -> tuple[FitSettings, dict[str, Any]]:
     file = path / SETTINGS
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        version = content["format_version"]
-        settings, data = dict(content["settings"]), dict(content["data"])
-    except FileNotFoundError:
+        version = int(content["format_version"])
+        # A newer version may call everything but the version otherwise.
+        known = version <= FORMAT_VERSION
+        settings, data = (dict(content[name]) if known else {} for name in ("settings", "data"))
+    except (FileNotFoundError, NotADirectoryError):
         msg = f"{path}: no {SETTINGS}; expected a model folder that `neuro-pe train` wrote."
         raise InputError(msg) from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         msg = f"{file}: damaged; expected the JSON that `neuro-pe train` wrote. Fit it again."
         raise InputError(msg) from None
-    if not isinstance(version, int) or version > FORMAT_VERSION:
+    if not known:
         msg = (
-            f"{file}: format version {version!r}, this neuro_pe {__version__} reads up to "
+            f"{file}: format version {version}, this neuro_pe {__version__} reads up to "
             f"{FORMAT_VERSION}; update neuro_pe to read it."
         )
         raise InputError(msg)
@@ -193,6 +199,8 @@ def read_model_folder(path: str | os.PathLike[str]) -> ModelFolder:
             name: read_table(path / f"{name}.tsv")
             for name in ("subjects", "metrics", "region_errors")
         }
+        kept_regions = regions[kept].drop(columns=["atlas", "kept", "reason"])
+        dropped = regions.loc[~kept, ["name", "reason"]]
         square = read_table(path / "functional_connectivity.tsv", index="region")
         encodings = {
             name: _read_encoding(path / f"{name}.tsv")
@@ -204,17 +212,25 @@ def read_model_folder(path: str | os.PathLike[str]) -> ModelFolder:
     except (ValueError, KeyError) as error:
         msg = f"{path}: a table is damaged ({' '.join(str(error).split())}); fit it again."
         raise InputError(msg) from None
-    names = list(regions.loc[kept, "name"])
-    for name, table in {**encodings, "functional_connectivity": square}.items():
-        if table is not None and list(table.index) != names:
-            msg = f"{path / name}.tsv: its regions are not those of regions.tsv; fit it again."
+    names = list(kept_regions["name"])
+    labels = {name: table.index for name, table in encodings.items() if table is not None}
+    for name, found in [
+        *labels.items(),
+        ("functional_connectivity", square.index),
+        ("functional_connectivity", square.columns),
+    ]:
+        if list(found) != names:
+            msg = (
+                f"{path / name}.tsv: its regions are not those of regions.tsv in the same order; "
+                "fit it again."
+            )
             raise InputError(msg)
     return ModelFolder(
         path=path,
         settings=settings,
         data=data,
-        regions=regions[kept].drop(columns=["atlas", "kept", "reason"]).reset_index(drop=True),
-        dropped=regions.loc[~kept, ["name", "reason"]].reset_index(drop=True),
+        regions=kept_regions.reset_index(drop=True),
+        dropped=dropped.reset_index(drop=True),
         positional_encoding=encodings["positional_encoding"],
         positional_encoding_change=encodings["positional_encoding_change"],
         functional_connectivity=square,
@@ -240,14 +256,17 @@ def find_model_folders(paths: Sequence[str | os.PathLike[str]]) -> list[ModelFol
     InputError
         If a path does not exist or holds no model folder.
     """
-    found: dict[Path, None] = {}
+    found: dict[Path, Path] = {}
     for path in map(Path, paths):
         if not path.is_dir():
             kind = "a file" if path.exists() else "nothing"
             msg = f"{path}: found {kind}; expected a model folder or a folder that holds some."
             raise InputError(msg)
-        if (path / SETTINGS).is_file() and path.suffix != ".partial":
-            found[path] = None
+        if path.suffix == ".partial":
+            msg = f"{path}: an unfinished fit; `neuro-pe train ... --resume` finishes it."
+            raise InputError(msg)
+        if (path / SETTINGS).is_file():
+            found.setdefault(path.resolve(), path)
             continue
         inside = sorted(
             file.parent for file in path.glob(f"*/{SETTINGS}") if file.parent.suffix != ".partial"
@@ -257,8 +276,9 @@ def find_model_folders(paths: Sequence[str | os.PathLike[str]]) -> list[ModelFol
             hint = unfinished if list(path.glob(f"*.partial/{SETTINGS}")) else ""
             msg = f"{path}: no model folder in it{hint}; `neuro-pe train` writes them."
             raise InputError(msg)
-        found.update(dict.fromkeys(inside))
-    return [read_model_folder(path) for path in found]
+        for folder in inside:
+            found.setdefault(folder.resolve(), folder)
+    return [read_model_folder(path) for path in found.values()]
 
 
 def write_checkpoint(
@@ -310,6 +330,14 @@ def _read_tensors(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         msg = f"{file}: missing; the model folder is incomplete."
         raise InputError(msg) from None
     except (SafetensorError, ValueError, KeyError, TypeError):
-        msg = f"{file}: damaged; it cannot be read as safetensors. Fit it again."
+        msg = (
+            f"{file}: damaged; it cannot be read as safetensors. Delete {_fit_folder(file)} and "
+            "fit it again."
+        )
         raise InputError(msg) from None
     return tensors, state
+
+
+def _fit_folder(file: Path) -> Path:
+    """Return the folder of the fit that a file of tensors belongs to."""
+    return file.parent.parent if file.parts[-2:] == CHECKPOINT.parts else file.parent

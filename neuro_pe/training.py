@@ -97,7 +97,11 @@ def train(
     history, best = History(), _copy(model)
     done_seconds = 0.0
     if folder is not None and (saved := read_checkpoint(folder)) is not None:
-        history, best = _restore(saved, model, optimizers)
+        try:
+            history, best = _restore(saved, model, optimizers)
+        except (ValueError, TypeError, KeyError, IndexError, RuntimeError):
+            msg = f"{folder}: its checkpoint is not one of this fit; delete the folder, fit again."
+            raise InputError(msg) from None
         done_seconds = history.rows[-1]["seconds"]
     started, last_saved = time.process_time(), time.monotonic()
     for epoch in range(len(history.rows) + 1, epochs + 1):
