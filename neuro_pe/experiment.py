@@ -20,6 +20,7 @@ from neuro_pe.fitting import (
     describe_data,
     fit_network,
     history_metrics,
+    new_network,
     resolve_settings,
 )
 from neuro_pe.model_folder import (
@@ -39,7 +40,7 @@ from neuro_pe.reconstruction import (
 )
 from neuro_pe.settings import FitSettings, option_name
 from neuro_pe.timeseries import Cohort
-from neuro_pe.windows import Split, WindowSource, split_subjects
+from neuro_pe.windows import Split, WindowSource, long_enough, split_subjects
 
 __all__ = ["compare_predictors", "split_cohort", "train_models"]
 
@@ -77,7 +78,8 @@ def split_cohort(
             )
             raise InputError(msg)
         for subject in cohort.subjects:
-            if subject not in table.index or table[group_column].isna()[subject]:
+            entry = table[group_column].get(subject)
+            if pd.isna(entry) or not str(entry).strip():
                 msg = (
                     f"--group-column: participants.tsv has no {group_column!r} of subject "
                     f"{subject}; every subject needs one."
@@ -140,7 +142,11 @@ def train_models(
     ...                           settings=FitSettings(sigma=0.1))  # doctest: +SKIP
     """
     settings = settings or FitSettings()
+    if n_seeds < 1:
+        msg = f"--seeds: found {n_seeds}; expected a whole number of 1 or more."
+        raise InputError(msg)
     output_dir = Path(output_dir)
+    cohort = long_enough(cohort, window=settings.window)
     split = split_cohort(
         cohort,
         test_subjects=test_subjects,
@@ -181,6 +187,7 @@ class _Experiment:
             for name in ("train", "validation", "test")
             if getattr(split, name)
         }
+        new_network(settings, sources["train"].cohort)  # refused before anything is written
         return cls(
             split=split,
             settings=resolve_settings(settings, sources["train"]),
@@ -356,7 +363,7 @@ def _check_fit(path: Path, settings: FitSettings, data: dict[str, Any], resume: 
                     if name in ("data", "split")
                     else f"with {option_name(name)} {old[name]}, now {value}"
                 )
-                msg = f"{place}: holds a fit {what}; choose another --output-dir."
+                msg = f"{place}: holds a fit {what}; choose another --output-dir, or delete it."
                 raise InputError(msg)
     if path.exists():
         return True

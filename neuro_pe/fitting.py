@@ -28,6 +28,7 @@ __all__ = [
     "fit_network",
     "history_metrics",
     "load_network",
+    "new_network",
     "resolve_settings",
 ]
 
@@ -148,6 +149,29 @@ def build_network(
     )
 
 
+def new_network(settings: FitSettings, cohort: Cohort) -> MaskedRegionTransformer:
+    """Build the untrained network of a cohort.
+
+    Parameters
+    ----------
+    settings : FitSettings
+    cohort : Cohort
+
+    Raises
+    ------
+    InputError
+        If there are under two regions, or the encoding needs coordinates that they lack.
+    """
+    n_regions = len(cohort.region_names)
+    if n_regions < 2:
+        msg = (
+            f"{cohort[0].label}: found {n_regions} region; expected at least 2, one to hide and "
+            "one to see."
+        )
+        raise InputError(msg)
+    return build_network(settings, n_regions=n_regions, coordinates=cohort.coordinates)
+
+
 def fit_network(
     training: WindowSource,
     validation: EvaluationSet | None,
@@ -172,15 +196,11 @@ def fit_network(
     Raises
     ------
     InputError
-        If there are under two regions, or the device is missing.
+        As :func:`new_network` and :func:`resolve_settings`.
     """
     cohort = training.cohort
-    n_regions = len(cohort.region_names)
-    if n_regions < 2:
-        msg = f"{cohort[0].label}: {n_regions} region; expected at least 2, one hides the other."
-        raise InputError(msg)
     settings = resolve_settings(settings, training)
-    network = build_network(settings, n_regions=n_regions, coordinates=cohort.coordinates)
+    network = new_network(settings, cohort)
     initial = network.encoding().detach().numpy().copy()
     device = torch.device(settings.device)
     network.to(device)

@@ -1,5 +1,6 @@
 """Windows of runs, and splits of subjects."""
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ import torch
 from neuro_pe.errors import InputError
 from neuro_pe.timeseries import Cohort, standardize
 
-__all__ = ["Split", "WindowSource", "split_subjects"]
+__all__ = ["Split", "WindowSource", "long_enough", "split_subjects"]
 
 TRAIN, VALIDATION, TEST = "train", "validation", "test"
 
@@ -34,7 +35,10 @@ class Split:
         everybody = [*self.train, *self.validation, *self.test]
         repeated = sorted({name for name in everybody if everybody.count(name) > 1})
         if repeated:
-            msg = f"subject {repeated[0]} is in two splits; expected every subject in one."
+            msg = (
+                f"subject {repeated[0]} is in two splits; expected every subject in one of "
+                "training, validation and test."
+            )
             raise InputError(msg)
 
     def to_frame(self) -> pd.DataFrame:
@@ -114,7 +118,7 @@ def split_subjects(
 def _number_of_subjects(split: str, request: float | int, total: int) -> int:
     if isinstance(request, float) and 0 < request < 1:
         return max(1, round(request * total))
-    if request < 0 or request != int(request):
+    if not math.isfinite(request) or request < 0 or request != int(request):
         msg = (
             f"--{split}-subjects: found {request}; expected a share below 1, a whole number, "
             "or labels."
@@ -163,6 +167,36 @@ def _check_groups(split: Split, group_of: dict[str, str]) -> None:
             raise InputError(msg)
 
 
+def long_enough(cohort: Cohort, *, window: int) -> Cohort:
+    """Leave out runs that are shorter than a window, with a warning.
+
+    Before a split, so that no subject without a window is counted in it.
+
+    Parameters
+    ----------
+    cohort : Cohort
+    window : int
+        Length of a window, in TRs.
+
+    Raises
+    ------
+    InputError
+        If no run is as long as a window.
+    """
+    short = [run for run in cohort if run.n_times < window]
+    if len(short) == len(cohort):
+        msg = (
+            f"{short[0].label if short else 'data'}: no run is as long as a window of "
+            f"{window} TRs (the longest has {max((run.n_times for run in short), default=0)}); "
+            "choose a smaller --window."
+        )
+        raise InputError(msg)
+    for run in short:
+        msg = f"{run.label}: left out, {run.n_times} TRs is shorter than a window of {window}."
+        warnings.warn(msg, stacklevel=2)
+    return replace(cohort, runs=tuple(run for run in cohort if run.n_times >= window))
+
+
 class WindowSource:
     """Standardized runs of a cohort, cut into windows of consecutive TRs.
 
@@ -187,23 +221,11 @@ class WindowSource:
 
     def __init__(self, cohort: Cohort, *, window: int) -> None:
         self.window = window
-        runs = [run for run in cohort if run.n_times >= window]
-        short = [run for run in cohort if run.n_times < window]
-        if not runs:
-            msg = (
-                f"{short[0].label if short else 'data'}: no run is as long as a window of "
-                f"{window} TRs (the longest has {max((run.n_times for run in short), default=0)}); "
-                "choose a smaller --window."
-            )
-            raise InputError(msg)
-        for run in short:
-            msg = f"{run.label}: left out, {run.n_times} TRs is shorter than a window of {window}."
-            warnings.warn(msg, stacklevel=2)
-        self.cohort = replace(cohort, runs=tuple(runs))
+        self.cohort = long_enough(cohort, window=window)
         self.subjects = self.cohort.subjects
-        self.subject_of_run = np.array([self.subjects.index(run.subject) for run in runs])
-        self.lengths = np.array([run.n_times for run in runs])
-        self.values = [torch.from_numpy(standardize(run.values)) for run in runs]
+        self.subject_of_run = np.array([self.subjects.index(run.subject) for run in self.cohort])
+        self.lengths = np.array([run.n_times for run in self.cohort])
+        self.values = [torch.from_numpy(standardize(run.values)) for run in self.cohort]
 
     def training_windows(self, generator: torch.Generator) -> torch.Tensor:
         """Cut every run once into adjoining windows from a random start, in random order.
