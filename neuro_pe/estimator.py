@@ -1,6 +1,7 @@
 """The scikit-learn face: fit, transform, score, save, load."""
 
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from neuro_pe.errors import InputError
@@ -21,12 +22,12 @@ from neuro_pe.fitting import (
     history_metrics,
     load_network,
 )
-from neuro_pe.model_folder import ModelFolder, read_model_folder, write_model_folder
+from neuro_pe.model_folder import ModelFolder, partial_path, read_model_folder, write_model_folder
 from neuro_pe.reconstruction import NO_REGION_ERRORS, EvaluationSet, ModelImputer
 from neuro_pe.settings import FitSettings
 from neuro_pe.timeseries import Cohort, RegionTimeSeries
 from neuro_pe.transformer import MaskedRegionTransformer
-from neuro_pe.windows import WindowSource, split_subjects
+from neuro_pe.windows import WindowSource, long_enough, split_subjects
 
 __all__ = ["MaskedRegionModel"]
 
@@ -167,7 +168,7 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
             seed = check_random_state(seed).randint(2**31 - 1)
         options = {name: value for name, value in self.get_params().items() if name in _OPTIONS}
         settings = FitSettings(**options, seed=int(seed))
-        cohort = _as_cohort(X)
+        cohort = long_enough(_as_cohort(X), window=settings.window)
         request = self.validation_subjects
         if isinstance(request, float) and len(cohort.subjects) < 3:
             request = 0
@@ -236,11 +237,16 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self)
         path = Path(path)
-        if path.exists():
-            msg = f"{path}: exists already; choose another folder."
-            raise InputError(msg)
+        for place in (path, partial_path(path)):
+            if place.exists():
+                msg = f"{place}: exists already; choose another folder."
+                raise InputError(msg)
         weights = {**self.network_.state_dict(), INITIAL: torch.from_numpy(self._initial)}
-        write_model_folder(replace(self._folder, path=path), weights)
+        try:
+            write_model_folder(replace(self._folder, path=path), weights)
+        except BaseException:
+            shutil.rmtree(partial_path(path), ignore_errors=True)
+            raise
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "MaskedRegionModel":
@@ -263,6 +269,12 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
         start = network.encoding().detach() if initial is None else initial
         return model._adopt(folder, network, start.numpy())
 
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        return tags
+
     def _adopt(
         self, folder: ModelFolder, network: MaskedRegionTransformer, initial: np.ndarray
     ) -> "MaskedRegionModel":
@@ -282,6 +294,12 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         cohort = _as_cohort(X)
         names = [str(name) for name in self.regions_["name"]]
+        if cohort.atlas is None and _unnamed(names) and _n_columns(cohort) != self.n_features_in_:
+            msg = (
+                f"{cohort[0].label}: found {_n_columns(cohort)} columns; expected the "
+                f"{self.n_features_in_} regions of the data that the model was fitted on."
+            )
+            raise InputError(msg)
         missing = [name for name in names if name not in set(cohort.region_names)]
         if missing:
             msg = (
@@ -295,16 +313,27 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
         )
 
 
+def _unnamed(names: Sequence[str]) -> bool:
+    """Whether names are column numbers, so that columns must be counted to be matched."""
+    return all(name.isdigit() for name in names)
+
+
+def _n_columns(cohort: Cohort) -> int:
+    return len(cohort.region_names) + len(cohort.dropped)
+
+
 _OPTIONS = {option.name for option in fields(FitSettings)} - {"seed"}
 
 
 def _as_cohort(X: Any) -> Cohort:
     if isinstance(X, Cohort):
         return X
-    if isinstance(X, np.ndarray) and X.ndim != 3:
+    if not isinstance(X, (list, tuple, np.ndarray)) or (isinstance(X, np.ndarray) and X.ndim != 3):
+        shape = getattr(X, "shape", None)
+        found = f"an array of shape {shape}" if shape is not None else type(X).__name__
         msg = (
-            f"X: found an array of shape {X.shape}; expected a list of (time, region) arrays, one "
-            "a subject, a (subject, time, region) array, or what load_bids returns."
+            f"X: found {found}; expected a list of (time, region) arrays, one a subject, a "
+            "(subject, time, region) array, or what load_bids returns."
         )
         raise InputError(msg)
     runs = []
