@@ -1,14 +1,17 @@
 """The command group; subcommands are imported only when they are asked for."""
 
 import importlib
+import os
 import sys
 import warnings
+from dataclasses import fields
 from typing import Any
 
 import click
 
 from neuro_pe import __version__
 from neuro_pe.errors import InputError
+from neuro_pe.settings import FitSettings, option_name
 
 __all__ = ["main"]
 
@@ -17,6 +20,9 @@ COMMANDS = {
     "compare-networks": ("compare_networks", "Compare what a model learned with brain networks."),
     "atlases": ("atlases", "List and show the atlases that are known by name."),
 }
+
+
+SETTINGS = {option.name for option in fields(FitSettings)}
 
 
 class _LazyGroup(click.Group):
@@ -72,11 +78,18 @@ def main(args: list[str] | None = None) -> None:
     try:
         code: Any = cli.main(args=arguments, prog_name="neuro-pe", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        if debug:
+            raise
+        click.echo(_usage_line(error), err=True)
         sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("Interrupted.", err=True)
+    except (click.Abort, KeyboardInterrupt) as error:
+        # Click turns the interrupt into an Abort; a command may have said how to go on.
+        reason = error.__cause__ if isinstance(error, click.Abort) else error
+        click.echo(str(reason or "") or "Interrupted.", err=True)
         sys.exit(130)
+    except BrokenPipeError:  # the reader (`| head`) has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
     except (InputError, OSError) as error:
         if debug:
             raise
@@ -89,7 +102,20 @@ def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename else ""
         return f"{place}{error.strerror}."
-    return " ".join(str(error).split())
+    text = " ".join(str(error).split())
+    name, colon, rest = text.partition(":")
+    # A setting is called as it was typed: `--mask-ratio`, not `mask_ratio`.
+    return f"{option_name(name)}{colon}{rest}" if name in SETTINGS else text
+
+
+def _usage_line(error: click.ClickException) -> str:
+    # New in click 8.2: the help page, for a command without any argument.
+    if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+        return error.format_message()
+    text = " ".join(error.format_message().split())
+    context = getattr(error, "ctx", None)
+    hint = f" See `{context.command_path} --help`." if context else ""
+    return f"Error: {text}{'' if text.endswith(('.', '?')) else '.'}{hint}"
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:

@@ -97,7 +97,7 @@ def command(
                 progress=progress.update,
             )
     except KeyboardInterrupt:
-        click.echo("Interrupted; the same command with --resume goes on.", err=True)
-        raise
+        msg = "Interrupted; the same command with --resume goes on."
+        raise KeyboardInterrupt(msg) from None
     click.echo(results_table(folders))
     click.echo(f"\nModels are in {output_dir}. Next: neuro-pe compare-networks {output_dir}")
