@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neuro_pe import atlases, load_bids
+from neuro_pe import Cohort, FitSettings, RegionTimeSeries, atlases, load_bids
 
 XCP_D = "sub-{subject}/func/sub-{subject}_task-rest_run-1_space-fsLR_atlas-Glasser_stat-mean"
 
@@ -84,3 +84,44 @@ def _parcel_series(values, names, tr):
     )
     series = nib.cifti2.SeriesAxis(0, tr, len(values))
     return nib.Cifti2Image(np.asarray(values, dtype=np.float32), (series, parcels))
+
+
+@pytest.fixture
+def make_cohort():
+    """Build subjects whose 20 regions follow 4 latent networks, 5 neighbours each."""
+    return _network_cohort
+
+
+@pytest.fixture(scope="session")
+def small():
+    """Settings of a model that trains in a fraction of a second."""
+    return FitSettings(
+        width=16,
+        heads=2,
+        layers=1,
+        window=10,
+        batch_size=8,
+        epochs=3,
+        mask_ratio=0.5,
+        test_mask_ratio=0.5,
+    )
+
+
+def _network_cohort(n_subjects=6, n_times=80, n_regions=20, **table):
+    """Build runs with autoregressive networks; `table` becomes columns of participants.tsv."""
+    rng = np.random.default_rng(7)
+    runs = []
+    for number in range(n_subjects):
+        networks = rng.normal(size=(n_times + 20, 4))
+        for t in range(1, len(networks)):
+            networks[t] = 0.8 * networks[t - 1] + 0.6 * networks[t]
+        values = np.repeat(networks[20:], 5, axis=1) + 0.5 * rng.normal(size=(n_times, 20))
+        run = RegionTimeSeries(
+            values=values[:, :n_regions],
+            regions=[f"R{column:02d}" for column in range(n_regions)],
+            subject=f"{number + 1:02d}",
+            tr=0.72,
+        )
+        runs.append(run)
+    participants = pd.DataFrame(table, index=[run.subject for run in runs]) if table else None
+    return Cohort.from_runs(runs, participants=participants)
