@@ -40,15 +40,16 @@ STATISTICS = {
     "correlation_with_fc": "correlation with functional connectivity",
     "procrustes": "Procrustes distance between seeds",
 }
-PRINTED = (
-    "within_minus_between",
-    "q_partition",
-    "ari",
-    "ari_matched",
-    "ami_matched",
-    "correlation_with_fc",
-    "procrustes",
-)
+PRINTED = {
+    "within_minus_between": "within minus between",
+    "q_partition": "modularity Q of the partition",
+    "ari": "ARI, best resolution",
+    "ari_matched": "ARI, matched resolution",
+    "ami_matched": "AMI, matched resolution",
+    "correlation_with_fc": "correlation with connectivity",
+    "procrustes": "Procrustes distance of seeds",
+}
+WIDTHS = (31, 35)
 NULLS = {"label_permutation": "labels permuted", "spin": "map rotated (spin)", "": ""}
 HCP = (
     "Data were provided [in part] by the Human Connectome Project, WU-Minn Consortium (Principal "
@@ -114,25 +115,33 @@ def comparison_text(comparison: "Comparison") -> str:
     -------
     str
     """
-    summary = summarize(comparison.table).set_index(["fit", "source", "network", "statistic"])
+    summary = summarize(comparison.table)
     null = "spin" if (summary["null"] == "spin").any() else "label_permutation"
-    summary = summary[summary["null"].isin([null, "label_permutation"])]
-    lines = []
+    # Procrustes distances have the one null.
+    shown = summary[(summary["null"] == null) | (summary["statistic"] == "procrustes")]
+    shown = shown[shown["network"] == "all"]
+    cell_of = {
+        (row["fit"], row["source"], row["statistic"]): _text_cell(row) for row in _records(shown)
+    }
+    first, other = WIDTHS
+    label = comparison.networks.name or "partition"
+    lines = [
+        f"{len(comparison.networks)} regions, {comparison.networks.nunique()} networks ({label})"
+    ]
     for fit, models in comparison.groups.items():
         count = f"{len(models)} seeds, mean ± SD" if len(models) > 1 else "1 seed"
-        lines.append(f"{fit} ({count})")
-        lines.append(f"  {'':<38}" + "".join(f"{name:<34}" for name in SOURCES.values()).rstrip())
-        for statistic in PRINTED:
-            cells = []
-            for source in SOURCES:
-                key = ("" if source == "fc" else fit, source, "all", statistic)
-                cells.append(_text_cell(summary.loc[[key]].iloc[-1]) if key in summary.index else "")
+        lines += ["", f"{fit} ({count})"]
+        lines.append(
+            " " * first + "".join(f"{name:<{other}}" for name in SOURCES.values()).rstrip()
+        )
+        for statistic, text in PRINTED.items():
+            keys = [("" if source == "fc" else fit, source, statistic) for source in SOURCES]
+            cells = [cell_of.get(key, "") for key in keys]
             if any(cells):
-                row = "".join(f"{cell:<34}" for cell in cells).rstrip()
-                lines.append(f"  {STATISTICS[statistic]:<38}{row}")
-        lines.append("")
-    name = NULLS[null]
-    lines.append(f"z and p: {name}; Procrustes: regions permuted. All nulls: comparison.tsv.")
+                row = "".join(f"{cell:<{other}}" for cell in cells)
+                lines.append(f"{text:<{first}}{row}".rstrip())
+    draws = int(comparison.table["n_permutations"].max())
+    lines += ["", f"z, p: {NULLS[null]}, {draws} times; Procrustes: regions permuted."]
     return "\n".join(lines)
 
 
@@ -255,11 +264,13 @@ def _network_rows(summary: pd.DataFrame, fit: str, sources: Sequence[str]) -> li
 
 
 def _cells(part: pd.DataFrame, sources: Sequence[str]) -> list[dict[str, Any] | None]:
-    by_source = part.set_index("source")
-    return [
-        by_source.loc[source].to_dict() if source in by_source.index else None
-        for source in sources
-    ]
+    """Give one cell a source; None where the source lacks the statistic."""
+    cells = {row["source"]: row for row in _records(part)}
+    return [cells.get(source) for source in sources]
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(key): value for key, value in row.items()} for row in table.to_dict("records")]
 
 
 def _settings_rows(comparison: "Comparison") -> list[tuple[str, list[str], bool]]:
@@ -295,7 +306,7 @@ def _error_rows(comparison: "Comparison", fit: str) -> list[dict[str, Any]]:
         paired = compare_predictors(errors).set_index("predictor")[list(paired.columns)]
     table = over_seeds.join(paired).sort_values("mse", kind="stable").reset_index()
     table["predictor"] = table["predictor"].str.replace("_", " ")
-    return [{**row, "split": split} for row in table.to_dict("records")]
+    return _records(table.assign(split=split))
 
 
 def _error_figures(
@@ -348,11 +359,11 @@ def _which(comparison: "Comparison", fit: str) -> str:
 
 def _page_figure(name: str, caption: str, drawn: "Figure") -> PageFigure:
     buffer = io.BytesIO()
-    drawn.savefig(buffer, format="png", dpi=120)
+    drawn.savefig(buffer, format="png", dpi=110)
     return PageFigure(name=name, caption=caption, png=buffer.getvalue())
 
 
-def _text_cell(row: pd.Series) -> str:
+def _text_cell(row: dict[str, Any]) -> str:
     spread = f" ± {row['sd']:.3f}" if row["n"] > 1 else ""
     tail = "" if np.isnan(row["z"]) else f"  z {row['z']:.1f}  p {row['p']:.2g}"
     return f"{row['value']:.3f}{spread}{tail}"

@@ -84,29 +84,27 @@ def plot_similarity(
     pairs = np.abs(matrix[~np.eye(len(matrix), dtype=bool)])
     limit = float(np.quantile(pairs, 0.99)) or 1.0
 
-    figure = _figure(8.0, 6.4)
-    axes = figure.subplots()
+    # Inches; a layout engine would take as long as the drawing.
+    names = 0.4 + 0.085 * max(map(len, sizes.index))
+    width = names + 6.4
+    figure = _figure(width, 5.7)
+    axes = figure.add_axes((names / width, 0.06, 5.1 / width, 5.1 / 5.7))
     image = axes.imshow(matrix, cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest")
     for end in ends[:-1]:
         axes.axhline(end - 0.5, color=INK, linewidth=0.5)
         axes.axvline(end - 0.5, color=INK, linewidth=0.5)
     axes.set(xticks=[], yticks=[], title=title, xlabel=f"{len(matrix)} regions, sorted by network")
     # Small networks would have their names on top of each other: spread them, keep a line.
-    places = _spread(centres, gap=len(matrix) / 27, end=len(matrix) - 1)
+    places = _spread(centres, gap=len(matrix) / 30, end=len(matrix) - 1)
+    beside = axes.get_yaxis_transform()
     for name, centre, place in zip(sizes.index, centres, places, strict=True):
-        axes.annotate(
-            name,
-            xy=(0, centre),
-            xycoords=("axes fraction", "data"),
-            xytext=(-0.05, place),
-            textcoords=("axes fraction", "data"),
-            ha="right",
-            va="center",
-            fontsize=9,
-            arrowprops={"arrowstyle": "-", "color": "#888888", "linewidth": 0.6, "shrinkA": 1},
-            annotation_clip=False,
-        )
-    figure.colorbar(image, ax=axes, label=label, shrink=0.7, extend="both")
+        axes.plot(
+            [-0.005, -0.04], [centre, place], color="#888888", linewidth=0.6, transform=beside,
+            clip_on=False,
+        )  # fmt: skip
+        axes.text(-0.05, place, name, transform=beside, ha="right", va="center", fontsize=9)
+    place = figure.add_axes(((names + 5.3) / width, 0.2, 0.15 / width, 0.6))
+    figure.colorbar(image, cax=place, label=label, extend="both")
     return figure
 
 
@@ -152,8 +150,8 @@ def plot_similarity_against_fc(
     varied = len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0
     r = float(np.corrcoef(x, y)[0, 1]) if varied else float("nan")
 
-    figure = _figure(6.4, 4.8)
-    axes = figure.subplots()
+    figure = _figure(6.8, 4.8)
+    axes = figure.add_axes((0.12, 0.12, 0.68, 0.79))
     image = axes.hexbin(x, y, gridsize=60, bins="log", cmap="Greys", mincnt=1, linewidths=0.1)
     low, high = np.quantile(x, [0.001, 0.999])
     edges = np.linspace(low, high, 21)
@@ -170,7 +168,10 @@ def plot_similarity_against_fc(
         title=f"{title}   r = {r:.2f}".strip(),
     )
     axes.legend(frameon=False, loc="upper left", title="mean of region pairs in")
-    figure.colorbar(image, ax=axes, label="region pairs")
+    scale = figure.colorbar(
+        image, cax=figure.add_axes((0.83, 0.12, 0.025, 0.79)), label="region pairs"
+    )
+    scale.ax.minorticks_off()
     return figure
 
 
@@ -223,7 +224,7 @@ def plot_communities(
     for handle in handles:
         handle.set(marker="o", linestyle="", markersize=7)
 
-    figure = _figure(11.0, 4.3, constrained=False)
+    figure = _figure(11.0, 4.3)
     _glass_brain(
         figure.add_axes((0.0, 0.27, 1.0, 0.62)),
         coordinates.loc[communities.index],
@@ -277,7 +278,7 @@ def plot_region_errors(
     errors = errors.dropna()
     low, high = np.quantile(errors, [0.02, 0.98])
     high = high if high > low else low + 1e-6
-    figure = _figure(11.0, 3.8, constrained=False)
+    figure = _figure(11.0, 3.8)
     _glass_brain(
         figure.add_axes((0.0, 0.22, 1.0, 0.68)),
         coordinates.loc[errors.index],
@@ -341,7 +342,8 @@ def plot_network_errors(
     predictors = ["model", *sorted(set(table["predictor"]) - {"model"})]
     predictors = [name for name in predictors if name in set(table["predictor"])]
 
-    figure = _figure(7.2, 1.6 + 0.36 * len(names))
+    figure = _figure(8.6, 1.6 + 0.36 * len(names))
+    figure.set_layout_engine("constrained")
     axes = figure.subplots()
     for position, predictor in enumerate(predictors):
         rows = summary.xs(predictor, level="predictor").reindex(names)
@@ -360,7 +362,7 @@ def plot_network_errors(
     counts = networks.value_counts()
     axes.set(
         yticks=range(len(names)),
-        xlabel="MSE of hidden entries (region-wise z-scored signal: 1 = its variance)",
+        xlabel="MSE of hidden entries (1 = the region's variance)",
         title=title,
     )
     axes.set_yticklabels([f"{name} ({counts[name]})" for name in names])
@@ -371,11 +373,11 @@ def plot_network_errors(
     return figure
 
 
-def _figure(width: float, height: float, *, constrained: bool = True) -> Figure:
+def _figure(width: float, height: float) -> Figure:
     """Make a figure that pyplot knows nothing of; sizes in inches."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained" if constrained else None)
+    return Figure(figsize=(width, height))
 
 
 def _glass_brain(
@@ -396,7 +398,7 @@ def _glass_brain(
         node_vmin=limits[0],
         node_vmax=limits[1],
         alpha=0.9,
-        display_mode="lyrz",
+        display_mode="lzr",
         figure=axes.figure,
         axes=axes,
         colorbar=False,

@@ -2,7 +2,8 @@
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from itertools import combinations
 from pathlib import Path
@@ -13,6 +14,7 @@ import pandas as pd
 from neuro_pe import atlases
 from neuro_pe._report_page import comparison_text, draw_figures, render_page
 from neuro_pe.comparison import (
+    communities_for,
     compare_source,
     correlation_draws,
     cosine_similarity,
@@ -39,8 +41,6 @@ __all__ = [
 # Distances of permuted regions hardly vary (about 1 %), and each is a singular value
 # decomposition: more would cost time and add nothing.
 PROCRUSTES_PERMUTATIONS = 100
-
-FC = ("", "fc")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,6 +71,16 @@ class Comparison:
     similarities: dict[tuple[str, str], pd.DataFrame]
     communities: dict[tuple[str, str], pd.Series]
     notes: list[str]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Job:
+    """One similarity matrix to compare."""
+
+    fit: str
+    source: str
+    seed: float
+    similarity: pd.DataFrame
 
 
 def write_comparison(
@@ -117,7 +127,7 @@ def write_comparison(
     >>> write_comparison(models, partition=choose_partition(models, "yeo7"),
     ...                  output_dir="results")  # doctest: +SKIP
     """
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     figures_dir = Path(output_dir) / "figures"
     # Before the work, so that a place that cannot be written shows at once.
@@ -166,43 +176,52 @@ def compare_fits(
     groups, first = _group(models), models[0]
     networks = match_partition(partition, [str(name) for name in first.regions["name"]])
     names = list(networks.index)
-    has_places = {"x", "y", "z"} <= set(first.regions.columns)
-    nulls = null_permutations(
-        names,
-        coordinates=first.regions if has_places else None,
-        n_permutations=n_permutations,
-        seed=seed,
-    )
-    notes = [] if "spin" in nulls else ["Not all regions have coordinates: no spatial null (spin)."]
     fc = first.functional_connectivity.loc[names, names]
-    jobs = [(*FC, np.nan, fc)]
+    notes: list[str] = []
+    jobs = [_Job(fit="", source="fc", seed=np.nan, similarity=fc)]
     for fit, seeds in groups.items():
         notes += _left_out(fit, seeds[0])
         for model in seeds:
             for source, encoding in _encodings(model).items():
-                similarity = cosine_similarity(encoding.loc[names].to_numpy())
-                table = pd.DataFrame(similarity, index=names, columns=names)
-                jobs.append((fit, source, model.settings.seed, table))
+                cosine = cosine_similarity(encoding.loc[names].to_numpy())
+                matrix = pd.DataFrame(cosine, index=names, columns=names)
+                jobs.append(
+                    _Job(fit=fit, source=source, seed=model.settings.seed, similarity=matrix)
+                )
 
-    similarities: dict[tuple[str, str], pd.DataFrame] = {}
-    communities: dict[tuple[str, str], pd.Series] = {}
-    tables = []
-    label = str(networks.name or "partition")
-    for done, (fit, source, fit_seed, similarity) in enumerate(jobs, start=1):
-        found = compare_source(similarity, source=source, networks=networks, nulls=nulls, seed=seed)
-        tables.append(found.table.assign(seed=fit_seed, fit=fit))
-        if source != "fc":
-            draws = {
-                null: correlation_draws(similarity.to_numpy(), fc.to_numpy(), orders)
-                for null, orders in nulls.items()
-            }
-            rows = null_rows(draws, statistic="correlation_with_fc", network="all")
-            tables.append(tabulate(rows, source=source, partition=label, seed=fit_seed))
-            tables[-1]["fit"] = fit
-        similarities.setdefault((fit, source), similarity)
-        communities.setdefault((fit, source), found.communities)
+    def step(done: int) -> None:
         if progress is not None:
-            progress(done, len(jobs))
+            progress(done, 2 * len(jobs))
+
+    communities = []
+    has_places = {"x", "y", "z"} <= set(first.regions.columns)
+    # The rotations leave the interpreter free, so communities are searched meanwhile.
+    with ThreadPoolExecutor(max_workers=1) as background:
+        waiting = background.submit(
+            null_permutations,
+            names,
+            coordinates=first.regions if has_places else None,
+            n_permutations=n_permutations,
+            seed=seed,
+        )
+        for done, job in enumerate(jobs, start=1):
+            communities.append(communities_for(job.similarity, networks=networks, seed=seed))
+            step(done)
+        nulls = waiting.result()
+    if "spin" not in nulls:
+        notes.append("Not all regions have coordinates: no spatial null (spin).")
+
+    label = str(networks.name or "partition")
+    tables: list[pd.DataFrame] = []
+    found: dict[tuple[str, str], pd.Series] = {}
+    for done, (job, own) in enumerate(zip(jobs, communities, strict=True), start=len(jobs) + 1):
+        result = compare_source(
+            job.similarity, source=job.source, networks=networks, nulls=nulls, communities=own
+        )
+        tables.append(result.table.assign(seed=job.seed, fit=job.fit))
+        found.setdefault((job.fit, job.source), result.communities)
+        step(done)
+    tables += _correlations(jobs, nulls, partition=label)
     tables += _distances(groups, names, partition=label, n_permutations=n_permutations, seed=seed)
     table = pd.concat([table.astype({"seed": object}) for table in tables], ignore_index=True)
     table["fit"] = table["fit"].replace("", np.nan)
@@ -210,8 +229,8 @@ def compare_fits(
         table=table,
         groups=groups,
         networks=networks,
-        similarities=similarities,
-        communities=communities,
+        similarities={(job.fit, job.source): job.similarity for job in reversed(jobs)},
+        communities=found,
         notes=notes,
     )
 
@@ -347,6 +366,28 @@ def _left_out(fit: str, model: ModelFolder) -> list[str]:
     return [note] if note else []
 
 
+def _correlations(
+    jobs: list[_Job],
+    nulls: Mapping[str, np.ndarray],
+    *,
+    partition: str,
+) -> list[pd.DataFrame]:
+    """Correlations of all similarities with functional connectivity, the first of the jobs."""
+    fc, *others = jobs
+    if not others:
+        return []
+    matrices = [job.similarity.to_numpy() for job in others]
+    reference = fc.similarity.to_numpy()
+    draws = {null: correlation_draws(matrices, reference, orders) for null, orders in nulls.items()}
+    tables = []
+    for position, job in enumerate(others):
+        own = {null: values[position] for null, values in draws.items()}
+        rows = null_rows(own, statistic="correlation_with_fc", network="all")
+        table = tabulate(rows, source=job.source, partition=partition, seed=job.seed)
+        tables.append(table.assign(fit=job.fit))
+    return tables
+
+
 def _distances(
     groups: dict[str, list[ModelFolder]],
     names: list[str],
@@ -374,6 +415,6 @@ def _distances(
                 rows = null_rows(
                     {"label_permutation": draws}, statistic="procrustes", network="all"
                 )
-                tables.append(tabulate(rows, source=source, partition=partition, seed=pair))
-                tables[-1]["fit"] = fit
+                table = tabulate(rows, source=source, partition=partition, seed=pair)
+                tables.append(table.assign(fit=fit))
     return tables

@@ -5,6 +5,7 @@ Arrays and tables in, tables out: nothing here knows of models, files or figures
 
 from neuro_pe.comparison._compare import (
     SourceComparison,
+    communities_for,
     compare_networks,
     compare_source,
     match_partition,
@@ -29,6 +30,7 @@ __all__ = [
     "RESOLUTIONS",
     "Communities",
     "SourceComparison",
+    "communities_for",
     "compare_networks",
     "compare_source",
     "correlation_draws",

@@ -16,6 +16,7 @@ from neuro_pe.errors import InputError
 __all__ = [
     "COLUMNS",
     "SourceComparison",
+    "communities_for",
     "compare_networks",
     "compare_source",
     "match_partition",
@@ -156,6 +157,7 @@ def compare_source(
     source: str,
     networks: pd.Series,
     nulls: Mapping[str, np.ndarray],
+    communities: Communities | None = None,
     seed: int = 0,
 ) -> SourceComparison:
     """Measure one similarity matrix against one partition.
@@ -170,6 +172,8 @@ def compare_source(
         From :func:`match_partition`: no region without a network. Its name is the partition's.
     nulls : mapping of str to ndarray, shape (n_permutations, region)
         From :func:`null_permutations`.
+    communities : Communities or None
+        What :func:`communities_for` found in the matrix, if that was done already.
     seed : int
         Seed of the search for communities.
 
@@ -192,8 +196,7 @@ def compare_source(
     """
     weights = similarity.to_numpy(dtype=float)
     network_names, codes = np.unique(networks.astype(str).to_numpy(), return_inverse=True)
-    # Only numbers are looked at, which no relabelling changes: the nulls stay honest.
-    found = find_communities(weights, max_communities=4 * len(network_names), seed=seed)
+    found = communities or communities_for(similarity, networks=networks, seed=seed)
     matched = int(np.argmin(np.abs(found.counts - len(network_names))))
 
     measured: dict[str, dict[str, np.ndarray]] = {}
@@ -223,8 +226,36 @@ def compare_source(
         }
         rows += null_rows(draws, statistic="within_minus_between", network=network)
     table = tabulate(rows, source=source, partition=str(networks.name or "partition"))
-    communities = pd.Series(found.labels[matched], index=networks.index, name="community")
-    return SourceComparison(table=table, communities=communities)
+    best_match = pd.Series(found.labels[matched], index=networks.index, name="community")
+    return SourceComparison(table=table, communities=best_match)
+
+
+def communities_for(similarity: pd.DataFrame, *, networks: pd.Series, seed: int = 0) -> Communities:
+    """Search communities over the resolutions that a partition can be compared at.
+
+    Parameters
+    ----------
+    similarity : DataFrame, region x region
+    networks : Series, region name -> network
+        Only their number is looked at: resolutions with over four times as many communities
+        are left out. No relabelling changes it, so the null models stay honest.
+    seed : int
+
+    Returns
+    -------
+    Communities
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from neuro_pe.comparison import communities_for
+    >>> weights = pd.DataFrame(np.kron(np.eye(2), np.ones((3, 3))))
+    >>> communities_for(weights, networks=pd.Series(list("VVVDDD"))).counts[0]
+    np.int64(2)
+    """
+    return find_communities(
+        similarity.to_numpy(dtype=float), max_communities=4 * networks.nunique(), seed=seed
+    )
 
 
 def match_partition(partition: pd.Series, regions: list[str]) -> pd.Series:
