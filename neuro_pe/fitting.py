@@ -278,8 +278,11 @@ def describe_data(cohort: Cohort) -> dict[str, Any]:
         ``atlas``, ``sources`` (the folder of all files), ``tr`` in seconds, ``n_subjects``,
         ``n_runs`` and ``fingerprint``, a checksum of the values.
     """
-    files = [run.source for run in cohort if run.source]
-    sources = [os.path.commonpath(files)] if files else ["arrays in memory"]
+    files = sorted({run.source for run in cohort if run.source})
+    try:
+        sources = [os.path.commonpath(files)] if files else ["arrays in memory"]
+    except ValueError:  # descriptions among paths, or other drives
+        sources = files
     return {
         "atlas": cohort.atlas,
         "sources": sources,
