@@ -86,7 +86,7 @@ def _parcel_series(values, names, tr):
     return nib.Cifti2Image(np.asarray(values, dtype=np.float32), (series, parcels))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_cohort():
     """Build subjects whose 20 regions follow 4 latent networks, 5 neighbours each."""
     return _network_cohort
