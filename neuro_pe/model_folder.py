@@ -21,7 +21,7 @@ from safetensors.torch import save as save_tensors
 from neuro_pe import __version__
 from neuro_pe.derivatives import atomic_path, read_table, write_json, write_table
 from neuro_pe.errors import InputError
-from neuro_pe.settings import FitSettings
+from neuro_pe.settings import WITHOUT_VECTORS, FitSettings
 
 __all__ = [
     "ModelFolder",
@@ -202,8 +202,9 @@ def read_model_folder(path: str | os.PathLike[str]) -> ModelFolder:
         kept_regions = regions[kept].drop(columns=["atlas", "kept", "reason"])
         dropped = regions.loc[~kept, ["name", "reason"]]
         square = read_table(path / "functional_connectivity.tsv", index="region")
+        has_encoding = settings.encoding not in WITHOUT_VECTORS
         encodings = {
-            name: _read_encoding(path / f"{name}.tsv")
+            name: read_table(path / f"{name}.tsv", index="region") if has_encoding else None
             for name in ("positional_encoding", "positional_encoding_change")
         }
     except FileNotFoundError as error:
@@ -303,10 +304,6 @@ def read_checkpoint(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]
     """Read the checkpoint of a partial folder; None when there is none yet."""
     file = path / CHECKPOINT
     return _read_tensors(file) if file.is_file() else None
-
-
-def _read_encoding(file: Path) -> pd.DataFrame | None:
-    return read_table(file, index="region") if file.is_file() else None
 
 
 def _write_tensors(

@@ -12,6 +12,7 @@ from neuro_pe.errors import InputError
 __all__ = ["ENCODINGS", "FitSettings", "option_name"]
 
 ENCODINGS = ("learn", "random", "nope", "1d-fixed", "3d-fixed")
+WITHOUT_VECTORS = ("nope",)  # encodings that give no vector a region, so no table is written
 OPTIMIZERS = ("muon", "adamw")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 PRECISIONS = ("float32", "bfloat16")
