@@ -46,6 +46,7 @@ Examples:
 )  # fmt: skip
 @click.option("--group-column", help="Column of participants.tsv kept in one split (family, site).")
 @click.option("--resume", is_flag=True, help="Go on with interrupted fits.")
+@click.option("--save-attention", is_flag=True, help="Leave attention.npz in the model folder.")
 @settings_options
 def command(
     bids_dir: str | None,
@@ -57,6 +58,7 @@ def command(
     validation_subjects: float | int | list[str],
     group_column: str | None,
     resume: bool,
+    save_attention: bool,
     **options: Any,
 ) -> None:
     """Train masked-region models on parcellated fMRI, one a seed.
@@ -94,6 +96,7 @@ def command(
                 validation_subjects=validation_subjects,
                 group_column=group_column,
                 resume=resume,
+                save_attention=save_attention,
                 progress=progress.update,
             )
     except KeyboardInterrupt:

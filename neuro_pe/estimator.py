@@ -47,6 +47,8 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
         Share of regions hidden in training, and in validation and scoring.
     window : int
         Length of a window, in TRs.
+    stride : int or None
+        TRs from one window to the next; None is `window`.
     layers, heads, width : int
         Encoder layers, attention heads and width of a token.
     epochs : int or None
@@ -108,6 +110,7 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
         mask_ratio: float = _DEFAULT.mask_ratio,
         test_mask_ratio: float = _DEFAULT.test_mask_ratio,
         window: int = _DEFAULT.window,
+        stride: int | None = _DEFAULT.stride,
         layers: int = _DEFAULT.layers,
         heads: int = _DEFAULT.heads,
         width: int = _DEFAULT.width,
@@ -128,6 +131,7 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
         self.mask_ratio = mask_ratio
         self.test_mask_ratio = test_mask_ratio
         self.window = window
+        self.stride = stride
         self.layers = layers
         self.heads = heads
         self.width = width
@@ -175,9 +179,15 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
         split = split_subjects(cohort.subjects, test=0, validation=request)
         held_out = None
         if split.validation:
-            others = WindowSource(cohort.select_subjects(split.validation), window=settings.window)
+            others = WindowSource(
+                cohort.select_subjects(split.validation),
+                window=settings.window,
+                stride=settings.stride,
+            )
             held_out = EvaluationSet(others, mask_ratio=settings.test_mask_ratio)
-        training = WindowSource(cohort.select_subjects(split.train), window=settings.window)
+        training = WindowSource(
+            cohort.select_subjects(split.train), window=settings.window, stride=settings.stride
+        )
         fit = fit_network(training, held_out, settings)
         folder, _ = fit.to_model_folder(
             Path(),
@@ -308,8 +318,11 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
             )
             raise InputError(msg)
         runs = tuple(run.select(names) for run in cohort)
+        settings = self._folder.settings
         return WindowSource(
-            replace(cohort, runs=runs, regions=self.regions_), window=self._folder.settings.window
+            replace(cohort, runs=runs, regions=self.regions_),
+            window=settings.window,
+            stride=settings.stride,
         )
 
 

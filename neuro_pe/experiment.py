@@ -36,6 +36,7 @@ from neuro_pe.reconstruction import (
     EvaluationSet,
     ModelImputer,
     fit_baselines,
+    mean_attention,
     summarize_errors,
 )
 from neuro_pe.settings import FitSettings, option_name
@@ -101,6 +102,7 @@ def train_models(
     validation_subjects: float | int | Sequence[str] = 0.15,
     group_column: str | None = None,
     resume: bool = False,
+    save_attention: bool = False,
     progress: Callable[[FitSettings, dict[str, Any]], None] | None = None,
 ) -> list[ModelFolder]:
     """Fit one model a seed and write a model folder for each.
@@ -120,6 +122,9 @@ def train_models(
         See :func:`split_cohort`.
     resume : bool
         Go on with fits that were interrupted.
+    save_attention : bool
+        Leave ``attention.npz`` too: attention between regions, all of them visible, mean over the
+        windows of test subjects (of training subjects if there are none).
     progress : callable or None
         Called with the fit's settings and its newest epoch (see :func:`fit_network`).
 
@@ -165,7 +170,7 @@ def train_models(
     )
     for fit in fits:
         if not finished[fit.seed]:
-            experiment.run(output_dir / fit.name, fit, progress)
+            experiment.run(output_dir / fit.name, fit, progress, save_attention=save_attention)
     return [read_model_folder(output_dir / fit.name) for fit in fits]
 
 
@@ -183,7 +188,11 @@ class _Experiment:
     @classmethod
     def prepare(cls, cohort: Cohort, split: Split, settings: FitSettings) -> "_Experiment":
         sources = {
-            name: WindowSource(cohort.select_subjects(getattr(split, name)), window=settings.window)
+            name: WindowSource(
+                cohort.select_subjects(getattr(split, name)),
+                window=settings.window,
+                stride=settings.stride,
+            )
             for name in ("train", "validation", "test")
             if getattr(split, name)
         }
@@ -205,6 +214,8 @@ class _Experiment:
         path: Path,
         settings: FitSettings,
         progress: Callable[[FitSettings, dict[str, Any]], None] | None,
+        *,
+        save_attention: bool,
     ) -> None:
         partial = partial_path(path)
         partial.mkdir(exist_ok=True)
@@ -232,7 +243,10 @@ class _Experiment:
             metrics=pd.concat([history, final], ignore_index=True),
             region_errors=self._region_errors(errors),
         )
-        write_model_folder(folder, weights)
+        attention = None
+        if save_attention:
+            attention = mean_attention(fit.network, test.source if test else self.training)
+        write_model_folder(folder, weights, attention=attention)
 
     def _judge_baselines(self) -> dict[tuple[str, str], tuple[np.ndarray, float]]:
         """Errors and core-seconds of each baseline, by split and name."""

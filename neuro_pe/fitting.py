@@ -99,7 +99,7 @@ class Fit:
 
 
 def resolve_settings(settings: FitSettings, training: WindowSource) -> FitSettings:
-    """Fill in what the data and the machine decide: number of epochs and device.
+    """Fill in what the data and the machine decide: number of epochs, stride and device.
 
     Raises
     ------
@@ -117,7 +117,8 @@ def resolve_settings(settings: FitSettings, training: WindowSource) -> FitSettin
     if not there[device]:
         msg = f"--device: found {device!r}, which this machine or this PyTorch lacks; use 'cpu'."
         raise InputError(msg)
-    return replace(settings, epochs=epochs, device=device)
+    stride = settings.stride or settings.window
+    return replace(settings, epochs=epochs, device=device, stride=stride)
 
 
 def build_network(

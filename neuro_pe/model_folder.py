@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from safetensors import SafetensorError
@@ -36,6 +37,7 @@ __all__ = [
 FORMAT_VERSION = 1
 SETTINGS = "settings.json"
 WEIGHTS = "model.safetensors"
+ATTENTION = "attention.npz"
 CHECKPOINT = Path("checkpoint") / "state.safetensors"
 
 
@@ -95,7 +97,12 @@ def partial_path(path: Path) -> Path:
     return path.with_name(path.name + ".partial")
 
 
-def write_model_folder(folder: ModelFolder, weights: Mapping[str, torch.Tensor]) -> None:
+def write_model_folder(
+    folder: ModelFolder,
+    weights: Mapping[str, torch.Tensor],
+    *,
+    attention: np.ndarray | None = None,
+) -> None:
     """Write everything into the partial folder, then give it its name.
 
     Parameters
@@ -104,6 +111,8 @@ def write_model_folder(folder: ModelFolder, weights: Mapping[str, torch.Tensor])
         Its ``path`` must not exist yet.
     weights : mapping of str to Tensor
         The model's state.
+    attention : ndarray, shape (layer, head, region, region), or None
+        Goes to ``attention.npz``.
 
     Raises
     ------
@@ -127,6 +136,11 @@ def write_model_folder(folder: ModelFolder, weights: Mapping[str, torch.Tensor])
             (partial / f"{name}.tsv").unlink(missing_ok=True)
         else:
             write_table(table.rename_axis("region"), partial / f"{name}.tsv", index=True)
+    if attention is not None:
+        with atomic_path(partial / ATTENTION) as temporary:
+            np.savez_compressed(
+                temporary, attention=attention, regions=np.array(folder.regions["name"], dtype=str)
+            )
     _write_tensors(weights, {}, partial / WEIGHTS)
     write_settings(partial, folder.settings, folder.data)
     shutil.rmtree(partial / CHECKPOINT.parent, ignore_errors=True)

@@ -25,6 +25,7 @@ __all__ = [
     "MaskedRegionTask",
     "ModelImputer",
     "fit_baselines",
+    "mean_attention",
     "summarize_errors",
 ]
 
@@ -158,6 +159,30 @@ class ModelImputer:
             for indices in (visible, hidden)
         ]
         return self.model(windows, *masks).cpu().numpy()
+
+
+@torch.no_grad()
+def mean_attention(model: MaskedRegionTransformer, source: WindowSource) -> np.ndarray:
+    """Return the encoder's attention with all regions visible, mean over windows.
+
+    Parameters
+    ----------
+    model : MaskedRegionTransformer
+    source : WindowSource
+
+    Returns
+    -------
+    ndarray of float32, shape (layer, head, region, region)
+        Rows attend to columns; each row sums to 1.
+    """
+    model.eval()
+    windows = source.evaluation_windows()
+    n_regions = source.values[0].shape[1]
+    total = torch.zeros(())
+    for batch in windows.split(8):
+        visible = torch.arange(n_regions).expand(len(batch), -1)
+        total = total + model.attention_maps(source.gather(batch), visible).sum(dim=1)
+    return (total / len(windows)).numpy()
 
 
 class MaskedRegionTask:

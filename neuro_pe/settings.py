@@ -62,6 +62,11 @@ class FitSettings:
     mask_ratio: float = _option(0.9, SHARE, "Share of regions hidden in training.")
     test_mask_ratio: float = _option(0.9, SHARE, "Share of regions hidden in validation and test.")
     window: int = _option(20, AT_LEAST_ONE, "Length of a window, in TRs.")
+    stride: int | None = _option(
+        None,
+        AT_LEAST_ONE,
+        "TRs from one window to the next.  [default: the window, so that they adjoin]",
+    )
     layers: int = _option(2, AT_LEAST_ONE, "Encoder layers over the visible regions.")
     heads: int = _option(8, AT_LEAST_ONE, "Attention heads.")
     width: int = _option(128, AT_LEAST_ONE, "Width of a token.")
@@ -102,7 +107,7 @@ class FitSettings:
             value = getattr(self, option.name)
             if value is None and option.default is None:
                 continue
-            kind = int if option.default is None else type(option.default)
+            kind: Any = int if option.default is None else type(option.default)
             # Whole numbers where a fraction may stand, and NumPy's numbers (of a grid search).
             number = {int: numbers.Integral, float: numbers.Real}.get(kind)
             if number and isinstance(value, number) and not isinstance(value, bool):

@@ -4,6 +4,8 @@ Hidden regions cost little: only visible tokens attend to each other, and each h
 reads them once by cross-attention (the asymmetry of masked autoencoders, He et al. 2022, CVPR).
 """
 
+from typing import cast
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -58,6 +60,23 @@ class Block(nn.Module):
         )  # (batch, head, token, width / heads)
         tokens = tokens + self.out(attended.transpose(1, 2).flatten(2))
         return tokens + self.mlp_out(functional.gelu(self.mlp_in(self.norm_mlp(tokens))))
+
+    def attention(self, tokens: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+        """Return how much each token attends to each context token.
+
+        Parameters
+        ----------
+        tokens, context : Tensor
+            See :meth:`forward`, which does not compute this map: its attention is fused.
+
+        Returns
+        -------
+        Tensor, shape (batch, head, token, context token)
+            Each row sums to 1.
+        """
+        query = self._split(self.query(self.norm_query(tokens)))
+        key = self._split(self.key(self.norm_context(context)))
+        return (query @ key.mT / query.shape[-1] ** 0.5).softmax(dim=-1)
 
     def _split(self, tokens: torch.Tensor) -> torch.Tensor:
         """Reshape (batch, token, width) to (batch, head, token, width / heads)."""
@@ -144,6 +163,25 @@ class MaskedRegionTransformer(nn.Module):
         for block in self.encoder:
             tokens = block(tokens, tokens)
         return tokens
+
+    def attention_maps(self, windows: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
+        """Return the attention between visible regions, layer by layer of the encoder.
+
+        Parameters
+        ----------
+        windows, visible
+            See :meth:`encode`.
+
+        Returns
+        -------
+        Tensor, shape (layer, batch, head, visible region, visible region)
+        """
+        tokens = self.embed(take_regions(windows, visible)) + self.encoding()[visible]
+        maps = []
+        for block in self.encoder:
+            maps.append(cast(Block, block).attention(tokens, tokens))
+            tokens = block(tokens, tokens)
+        return torch.stack(maps)
 
     def block_matrices(self) -> list[nn.Parameter]:
         """Weight matrices inside the blocks, which Muon may train."""

@@ -205,6 +205,8 @@ class WindowSource:
     cohort : Cohort
     window : int
         Length of a window, in TRs. A shorter run is left out with a warning.
+    stride : int or None
+        TRs from the start of a window to that of the next; None is `window`: they adjoin.
 
     Attributes
     ----------
@@ -219,8 +221,9 @@ class WindowSource:
         If no run is as long as a window.
     """
 
-    def __init__(self, cohort: Cohort, *, window: int) -> None:
+    def __init__(self, cohort: Cohort, *, window: int, stride: int | None = None) -> None:
         self.window = window
+        self.stride = window if stride is None else stride
         self.cohort = long_enough(cohort, window=window)
         self.subjects = self.cohort.subjects
         self.subject_of_run = np.array([self.subjects.index(run.subject) for run in self.cohort])
@@ -228,7 +231,7 @@ class WindowSource:
         self.values = [torch.from_numpy(standardize(run.values)) for run in self.cohort]
 
     def training_windows(self, generator: torch.Generator) -> torch.Tensor:
-        """Cut every run once into adjoining windows from a random start, in random order.
+        """Cut every run into windows a stride apart from a random start, in random order.
 
         Parameters
         ----------
@@ -242,20 +245,20 @@ class WindowSource:
         pieces = []
         for run, length in enumerate(self.lengths):
             spare = int(length) - self.window
-            offset = int(torch.randint(min(spare, self.window - 1) + 1, (1,), generator=generator))
-            pieces.append(self._adjoining(run, offset))
+            offset = int(torch.randint(min(spare, self.stride - 1) + 1, (1,), generator=generator))
+            pieces.append(self._cut(run, offset))
         windows = torch.cat(pieces)
         return windows[torch.randperm(len(windows), generator=generator)]
 
     def evaluation_windows(self) -> torch.Tensor:
-        """Cut every run into adjoining windows from its first TR.
+        """Cut every run into windows a stride apart from its first TR.
 
         Returns
         -------
         Tensor of int64, shape (window, 2)
             Run and first TR of each window.
         """
-        return torch.cat([self._adjoining(run, 0) for run in range(len(self.values))])
+        return torch.cat([self._cut(run, 0) for run in range(len(self.values))])
 
     def gather(self, windows: torch.Tensor) -> torch.Tensor:
         """Return the values of windows.
@@ -273,6 +276,6 @@ class WindowSource:
             [self.values[run][start : start + self.window].T for run, start in windows.tolist()]
         )
 
-    def _adjoining(self, run: int, offset: int) -> torch.Tensor:
-        starts = torch.arange(offset, int(self.lengths[run]) - self.window + 1, self.window)
+    def _cut(self, run: int, offset: int) -> torch.Tensor:
+        starts = torch.arange(offset, int(self.lengths[run]) - self.window + 1, self.stride)
         return torch.stack([torch.full_like(starts, run), starts], dim=1)

@@ -522,3 +522,12 @@ def test_a_diverged_training_says_what_to_lower(make_cohort, small):
     source = WindowSource(make_cohort(), window=10)
     with pytest.raises(InputError, match=r"training diverged in epoch \d; lower --lr"):
         fit_network(source, None, replace(small, lr=1e30, muon_lr=1e30))
+
+
+def test_attention_is_left_on_request(train, small):
+    (model,) = train(save_attention=True)
+    with np.load(model.path / "attention.npz", allow_pickle=False) as file:
+        attention, regions = file["attention"], file["regions"]
+    assert list(regions) == list(model.regions["name"])
+    assert attention.shape == (small.layers, small.heads, len(regions), len(regions))
+    np.testing.assert_allclose(attention.sum(axis=-1), 1, rtol=1e-4)

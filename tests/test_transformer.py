@@ -71,9 +71,23 @@ def test_a_block_is_attention_written_out():
         reference.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
         reference.out_proj.load_state_dict(block.out.state_dict())
     seen = block.norm_context(context)
-    expected = tokens + reference(block.norm_query(tokens), seen, seen)[0]
+    attended, maps = reference(block.norm_query(tokens), seen, seen, average_attn_weights=False)
+    torch.testing.assert_close(block.attention(tokens, context), maps)
+    expected = tokens + attended
     inner = functional.gelu(block.mlp_in(block.norm_mlp(expected)))
     torch.testing.assert_close(block(tokens, context), expected + block.mlp_out(inner))
+
+
+def test_attention_maps_belong_to_the_layers_in_turn(batch):
+    windows, visible, _ = batch
+    network = make_network()
+    maps = network.attention_maps(windows, visible)
+    n_visible = visible.shape[1]
+    assert maps.shape == (2, 3, 4, n_visible, n_visible)
+    torch.testing.assert_close(maps.sum(dim=-1), torch.ones(2, 3, 4, n_visible))
+    tokens = network.embed(take_regions(windows, visible)) + network.encoding()[visible]
+    tokens = network.encoder[0](tokens, tokens)
+    torch.testing.assert_close(maps[1], network.encoder[1].attention(tokens, tokens))
 
 
 def test_the_seed_decides_all_weights():

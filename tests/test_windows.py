@@ -75,6 +75,16 @@ def test_windows_are_cut_from_standardized_runs(rng):
     np.testing.assert_allclose(values[4], expected[20:30].T, rtol=1e-5, atol=1e-6)
 
 
+def test_a_stride_below_the_window_makes_windows_overlap(rng):
+    source = WindowSource(make_cohort(rng, [25]), window=10, stride=4)
+    assert source.evaluation_windows()[:, 1].tolist() == [0, 4, 8, 12]
+    first = {
+        min(source.training_windows(torch.Generator().manual_seed(seed))[:, 1].tolist())
+        for seed in range(40)
+    }
+    assert first == {0, 1, 2, 3}
+
+
 def test_training_windows_start_anywhere_and_never_overlap(rng):
     source = WindowSource(make_cohort(rng, [25, 47]), window=10)
     generator = torch.Generator().manual_seed(0)
