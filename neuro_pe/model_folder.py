@@ -143,8 +143,9 @@ def write_model_folder(
             )
     _write_tensors(weights, {}, partial / WEIGHTS)
     write_settings(partial, folder.settings, folder.data)
-    shutil.rmtree(partial / CHECKPOINT.parent, ignore_errors=True)
     os.rename(partial, folder.path)
+    # Last, so that a fit stopped here has either its checkpoint or its name.
+    shutil.rmtree(folder.path / CHECKPOINT.parent, ignore_errors=True)
 
 
 def write_settings(path: Path, settings: FitSettings, data: Mapping[str, Any]) -> None:
