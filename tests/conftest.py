@@ -2,14 +2,18 @@
 
 import json
 import warnings
+from dataclasses import fields
 from pathlib import Path
 
 import nibabel as nib
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from neuro_pe import Cohort, FitSettings, RegionTimeSeries, atlases, load_bids
+from neuro_pe.model_folder import ModelFolder, write_model_folder
+from neuro_pe.settings import option_name
 
 XCP_D = "sub-{subject}/func/sub-{subject}_task-rest_run-1_space-fsLR_atlas-Glasser_stat-mean"
 
@@ -125,3 +129,101 @@ def _network_cohort(n_subjects=6, n_times=80, n_regions=20, **table):
         runs.append(run)
     participants = pd.DataFrame(table, index=[run.subject for run in runs]) if table else None
     return Cohort.from_runs(runs, participants=participants)
+
+
+@pytest.fixture
+def make_fit(tmp_path):
+    """Write the model folder of a fit that learned the Yeo networks of 60 Glasser regions."""
+
+    def make(*, folder="models", seed=0, encoding="learn", sigma=0.1, n_regions=60, **data):
+        table = atlases.load("Glasser").regions
+        table = table[table["yeo7"].isin(["Vis", "SomMot", "Default"])].iloc[::3]
+        table = table.head(n_regions).reset_index(drop=True)
+        return _write_fit(
+            tmp_path / folder, table, encoding=encoding, sigma=sigma, seed=seed, **data
+        )
+
+    return make
+
+
+def _write_fit(parent, regions, *, encoding, sigma, seed, window=20, n_test=2, **data):
+    settings = FitSettings(encoding=encoding, sigma=sigma, seed=seed, window=window)
+    rng = np.random.default_rng(seed)
+    names = list(regions["name"])
+    centres = np.random.default_rng(99).normal(size=(3, 8))
+    codes = np.unique(regions["yeo7"], return_inverse=True)[1]
+    turn = np.linalg.qr(rng.normal(size=(8, 8)))[0]
+    learned = (centres[codes] + 0.5 * rng.normal(size=(len(names), 8))) @ turn
+    learned *= encoding == "learn"
+    start = sigma * rng.normal(size=learned.shape)
+    series = centres[codes] @ rng.normal(size=(8, 200)) + rng.normal(size=(len(names), 200))
+    tables = {
+        name: None if encoding == "nope" else pd.DataFrame(values, index=names).rename(columns=str)
+        for name, values in (("", start + learned), ("_change", learned))
+    }
+    errors = {"model": 0.7, "gaussian": 0.73, "zero": 1.0}
+    subjects = [f"{number:02d}" for number in range(1, 7 + n_test)]
+    test = subjects[6:]
+    metrics = [(3, "validation", "model", 0.71 + seed / 100)]
+    metrics += [(None, "validation", name, mse) for name, mse in errors.items() if name != "model"]
+    metrics += [(3, "test", name, mse + seed / 100) for name, mse in errors.items() if test]
+    by_region = [
+        (region, subject, name, mse + rng.normal() / 50, 1 - mse, 100)
+        for name, mse in errors.items()
+        for subject in test
+        for region in names
+    ]
+    parent.mkdir(exist_ok=True)
+    fit = ModelFolder(
+        path=parent / settings.name,
+        settings=settings,
+        data={
+            "atlas": "Glasser2016_360",
+            "sources": ["derivatives/xcp_d"],
+            "fingerprint": "a1",
+            "tr": 0.72,
+            "n_subjects": len(subjects),
+            **data,
+        },
+        regions=regions,
+        dropped=pd.DataFrame({"name": [], "reason": []}, dtype=str),
+        subjects=pd.DataFrame(
+            {"subject": subjects, "split": ["train"] * 4 + ["validation"] * 2 + ["test"] * n_test}
+        ),
+        metrics=pd.DataFrame(metrics, columns=["epoch", "split", "predictor", "mse"]).assign(
+            seconds=1.0, mask_ratio=0.9, r2=lambda table: 1 - table["mse"], n=1000
+        ),
+        positional_encoding=tables[""],
+        positional_encoding_change=tables["_change"],
+        functional_connectivity=pd.DataFrame(np.corrcoef(series), index=names, columns=names),
+        region_errors=pd.DataFrame(
+            by_region, columns=["region", "subject", "predictor", "mse", "r2", "n"]
+        ),
+    )
+    write_model_folder(fit, {"weight": torch.zeros(1)})
+    return fit.path
+
+
+@pytest.fixture
+def small_derivative(tmp_path, make_cohort, write_series):
+    """Write the small cohort as a derivative folder with a participants table."""
+    folder = tmp_path / "derivative"
+    rows = ["participant_id\tfamily"]
+    for number, run in enumerate(make_cohort()):
+        place = folder / f"sub-{run.subject}" / "func"
+        file = place / f"sub-{run.subject}_task-rest_atlas-Own_timeseries.tsv"
+        write_series(file, values=run.values, names=run.regions, tr=run.tr)
+        rows.append(f"sub-{run.subject}\tfamily-{number // 2}")
+    (folder / "participants.tsv").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+@pytest.fixture
+def small_options(small):
+    """Spell the settings of small models as the command line does."""
+    return [
+        text
+        for option in fields(small)
+        if getattr(small, option.name) != option.default
+        for text in (option_name(option.name), str(getattr(small, option.name)))
+    ]
