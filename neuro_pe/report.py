@@ -4,7 +4,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from neuro_pe import atlases
+from neuro_pe._fit_groups import group_fits
 from neuro_pe._report_page import comparison_text, draw_figures, render_page
 from neuro_pe.comparison import (
     communities_for,
@@ -173,7 +174,7 @@ def compare_fits(
     InputError
         See :func:`write_comparison`.
     """
-    groups, first = _group(models), models[0]
+    groups, first = group_fits(models), models[0]
     networks = match_partition(partition, [str(name) for name in first.regions["name"]])
     names = list(networks.index)
     fc = first.functional_connectivity.loc[names, names]
@@ -293,54 +294,6 @@ def default_folder(models: Sequence[ModelFolder]) -> Path:
         )
         raise InputError(msg)
     return models[0].path.parent
-
-
-def _group(models: Sequence[ModelFolder]) -> dict[str, list[ModelFolder]]:
-    """Sort fits by their settings; refuse what cannot stand side by side."""
-    if not models:
-        msg = "no model folders were given; expected at least one."
-        raise InputError(msg)
-    first = models[0]
-    groups: dict[str, list[ModelFolder]] = {}
-    for model in models:
-        _check_same_data(model, first)
-        fit = model.settings.name.removesuffix(f"_seed-{model.settings.seed}")
-        for other in groups.setdefault(fit, []):
-            if other.settings.seed == model.settings.seed:
-                msg = f"{model.path} and {other.path}: both are {model.settings.name}; give one."
-                raise InputError(msg)
-            _check_same_settings(model, other)
-        groups[fit].append(model)
-    return groups
-
-
-def _check_same_data(model: ModelFolder, first: ModelFolder) -> None:
-    reason = ""
-    if list(model.regions["name"]) != list(first.regions["name"]):
-        reason = f"{len(model.regions)} regions that are not the {len(first.regions)}"
-    elif model.data.get("fingerprint") != first.data.get("fingerprint"):
-        reason = "fitted to other data than those"
-    elif _splits(model) != _splits(first):
-        reason = "its subjects are split in another way than those"
-    if reason:
-        msg = f"{model.path}: {reason} of {first.path}; compare fits of the same data at a time."
-        raise InputError(msg)
-
-
-def _splits(model: ModelFolder) -> dict[str, str]:
-    return dict(zip(model.subjects["subject"], model.subjects["split"], strict=True))
-
-
-def _check_same_settings(model: ModelFolder, other: ModelFolder) -> None:
-    mine = replace(model.settings, seed=other.settings.seed)
-    for option in fields(mine):
-        here, there = getattr(mine, option.name), getattr(other.settings, option.name)
-        if here != there:
-            msg = (
-                f"{model.path}: {option.name} {here} where {other.path} has {there}, though "
-                "only their seeds should differ; compare them one at a time."
-            )
-            raise InputError(msg)
 
 
 def _encodings(model: ModelFolder) -> dict[str, pd.DataFrame]:

@@ -435,3 +435,9 @@ def test_no_warning_on_good_data(encoding, networks, coordinates):
             coordinates=coordinates,
             n_permutations=10,
         )
+
+
+def test_functional_connectivity_of_other_regions_is_refused(encoding, networks):
+    fc = encoding.T.corr().iloc[1:, 1:]
+    with pytest.raises(InputError, match=r"functional connectivity: 1 regions .*L_0"):
+        compare_networks(encoding, partition=networks, functional_connectivity=fc)

@@ -4,6 +4,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from neuro_pe import InputError
 from neuro_pe.plotting import (
@@ -55,7 +56,7 @@ def test_similarity_shows_the_matrix_by_network_with_legible_names(brain, n_regi
     shown = np.asarray(axes.images[0].get_array(), dtype=float)
     np.testing.assert_array_equal(shown, matrix.loc[order, order].to_numpy())
     assert [text.get_text() for text in axes.texts] == sorted(set(networks))
-    figure.canvas.draw()
+    FigureCanvasAgg(figure).draw()
     assert not boxes_overlap(figure, axes.texts)
     left = min(text.get_window_extent().x0 for text in axes.texts)
     assert left >= 0
@@ -116,7 +117,7 @@ def test_network_errors_are_means_over_subjects_with_intervals(brain):
     assert model.get_label() == "model"
     own = errors[errors["predictor"] == "model"].assign(network=errors["region"].map(networks))
     by_subject = own.groupby(["network", "subject"])["mse"].mean().unstack()
-    np.testing.assert_allclose(model.lines[0].get_xdata(), by_subject.mean(axis=1))
+    np.testing.assert_allclose(model.lines[0].get_xdata().astype(float), by_subject.mean(axis=1))
     (segments,) = model.lines[2]
     width = [segment[1, 0] - segment[0, 0] for segment in segments.get_segments()]
     # t of 0.975 at 2 degrees of freedom

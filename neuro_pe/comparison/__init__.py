@@ -8,11 +8,11 @@ from neuro_pe.comparison._compare import (
     communities_for,
     compare_networks,
     compare_source,
-    match_partition,
     null_rows,
     tabulate,
 )
 from neuro_pe.comparison._draws import correlation_draws, procrustes_draws
+from neuro_pe.comparison._matching import match_partition
 from neuro_pe.comparison._modularity import (
     RESOLUTIONS,
     Communities,

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from neuro_pe.comparison._agreement import communities_agreement, network_structure
+from neuro_pe.comparison._matching import match_partition, select_regions
 from neuro_pe.comparison._modularity import Communities, find_communities, modularity
 from neuro_pe.comparison._nulls import null_permutations
 from neuro_pe.comparison._similarity import cosine_similarity
-from neuro_pe.errors import InputError
 
 __all__ = [
     "COLUMNS",
@@ -19,7 +19,6 @@ __all__ = [
     "communities_for",
     "compare_networks",
     "compare_source",
-    "match_partition",
     "null_rows",
     "tabulate",
 ]
@@ -142,8 +141,8 @@ def compare_networks(
         else:
             warnings.warn("the encoding did not change; 'change' is left out.", stacklevel=2)
     if functional_connectivity is not None:
-        similarities["fc"] = _select(functional_connectivity, names, "functional connectivity")
-        similarities["fc"] = similarities["fc"][names]
+        rows = select_regions(functional_connectivity, names, "functional connectivity")
+        similarities["fc"] = select_regions(rows.T, names, "functional connectivity")
     tables = [
         compare_source(similarity, source=source, networks=networks, nulls=nulls, seed=seed).table
         for source, similarity in similarities.items()
@@ -258,61 +257,6 @@ def communities_for(similarity: pd.DataFrame, *, networks: pd.Series, seed: int 
     )
 
 
-def match_partition(partition: pd.Series, regions: list[str]) -> pd.Series:
-    """Give each region its network by name, and leave out those without one.
-
-    Parameters
-    ----------
-    partition : Series, region name -> network
-    regions : list of str
-        Region names, in the order wanted.
-
-    Returns
-    -------
-    Series, region name -> network
-        The regions with a network, in the order given; the name of `partition`.
-
-    Raises
-    ------
-    InputError
-        If a region is not in the partition, a name repeats, or fewer than two networks are left.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from neuro_pe.comparison import match_partition
-    >>> yeo = pd.Series({"L_V1": "Vis", "L_4": "SomMot", "L_MST": "DorsAttn"}, name="yeo7")
-    >>> match_partition(yeo, ["L_4", "L_V1"]).tolist()
-    ['SomMot', 'Vis']
-    """
-    label = partition.name or "partition"
-    partition = partition.set_axis(partition.index.astype(str))
-    if not partition.index.is_unique:
-        repeated = partition.index[partition.index.duplicated()][0]
-        msg = f"partition {label}: region {repeated!r} repeats; expected one row a region."
-        raise InputError(msg)
-    unknown = [name for name in regions if name not in partition.index]
-    if unknown:
-        others = [name for name in partition.index if name not in set(regions)]
-        msg = (
-            f"partition {label}: {len(unknown)} of {len(regions)} regions of the model are not in "
-            f"it (first: {', '.join(unknown[:3])}"
-            + (f"; it has {', '.join(others[:3])}" if others else "")
-            + "); use a partition of the model's atlas, with network n/a for regions to leave out."
-        )
-        raise InputError(msg)
-    networks = partition.loc[regions]
-    without = int(networks.isna().sum())
-    if without:
-        msg = f"{without} of {len(regions)} regions have no network in {label}; they are left out."
-        warnings.warn(msg, stacklevel=3)
-    networks = networks.dropna()
-    if networks.nunique() < 2:
-        msg = f"partition {label}: found {networks.nunique()} network; expected two or more."
-        raise InputError(msg)
-    return networks
-
-
 def null_rows(
     draws: Mapping[str, np.ndarray], *, statistic: str, network: str
 ) -> list[dict[str, object]]:
@@ -378,8 +322,8 @@ def tabulate(
     --------
     >>> from neuro_pe.comparison import tabulate
     >>> rows = [{"network": "all", "statistic": "q_found", "value": 0.2}]
-    >>> tabulate(rows, source="pe", partition="yeo7").loc[0, ["source", "value"]].tolist()
-    ['pe', 0.2]
+    >>> tabulate(rows, source="pe", partition="yeo7")[["source", "value"]].values.tolist()
+    [['pe', 0.2]]
     """
     table = pd.DataFrame(rows).reindex(columns=list(COLUMNS))
     table["source"] = source
@@ -401,15 +345,5 @@ def _found(weights: np.ndarray, found: Communities, *, best: int, matched: int) 
 
 
 def _encoding_similarity(encoding: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    selected = _select(encoding, names, "encoding")
+    selected = select_regions(encoding, names, "encoding")
     return pd.DataFrame(cosine_similarity(selected.to_numpy()), index=names, columns=names)
-
-
-def _select(table: pd.DataFrame, names: list[str], what: str) -> pd.DataFrame:
-    table = table.set_axis(table.index.astype(str))
-    missing = [name for name in names if name not in table.index]
-    if missing or not table.index.is_unique:
-        found = f"{len(missing)} regions are missing (first: {', '.join(missing[:3])})"
-        msg = f"{what}: {found if missing else 'region names repeat'}; expected one row a region."
-        raise InputError(msg)
-    return table.loc[names]

@@ -168,7 +168,8 @@ def weighted_matrix(weights: np.ndarray) -> np.ndarray:
     np.fill_diagonal(weights, 0.0)
     finite = np.isfinite(weights)
     if not finite.all():
-        row = int(np.flatnonzero(~finite.all(axis=1))[0])
+        # One bad region leaves a bad value in every row; its own is bad throughout.
+        row = int(np.argmin(finite.sum(axis=1)))
         msg = (
             f"similarity matrix: row {row} has a value that is not finite; "
             "leave out regions without signal."

@@ -1,0 +1,57 @@
+"""Which fits may stand side by side, and which are seeds of the same fit."""
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+from neuro_pe.errors import InputError
+from neuro_pe.model_folder import ModelFolder
+
+__all__ = ["group_fits"]
+
+
+def group_fits(models: Sequence[ModelFolder]) -> dict[str, list[ModelFolder]]:
+    """Sort fits by their settings; refuse what cannot stand side by side."""
+    if not models:
+        msg = "no model folders were given; expected at least one."
+        raise InputError(msg)
+    first = models[0]
+    groups: dict[str, list[ModelFolder]] = {}
+    for model in models:
+        _check_same_data(model, first)
+        fit = model.settings.name.removesuffix(f"_seed-{model.settings.seed}")
+        for other in groups.setdefault(fit, []):
+            if other.settings.seed == model.settings.seed:
+                msg = f"{model.path} and {other.path}: both are {model.settings.name}; give one."
+                raise InputError(msg)
+            _check_same_settings(model, other)
+        groups[fit].append(model)
+    return groups
+
+
+def _check_same_data(model: ModelFolder, first: ModelFolder) -> None:
+    reason = ""
+    if list(model.regions["name"]) != list(first.regions["name"]):
+        reason = f"{len(model.regions)} regions that are not the {len(first.regions)}"
+    elif model.data.get("fingerprint") != first.data.get("fingerprint"):
+        reason = "fitted to other data than those"
+    elif _splits(model) != _splits(first):
+        reason = "its subjects are split in another way than those"
+    if reason:
+        msg = f"{model.path}: {reason} of {first.path}; compare fits of the same data at a time."
+        raise InputError(msg)
+
+
+def _splits(model: ModelFolder) -> dict[str, str]:
+    return dict(zip(model.subjects["subject"], model.subjects["split"], strict=True))
+
+
+def _check_same_settings(model: ModelFolder, other: ModelFolder) -> None:
+    mine = replace(model.settings, seed=other.settings.seed)
+    for option in fields(mine):
+        here, there = getattr(mine, option.name), getattr(other.settings, option.name)
+        if here != there:
+            msg = (
+                f"{model.path}: {option.name} {here} where {other.path} has {there}, though "
+                "only their seeds should differ; compare them one at a time."
+            )
+            raise InputError(msg)
