@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
+
 from neuro_pe.atlases._matching import Match, match_names
 from neuro_pe.atlases._naming import Scheme
-
 from neuro_pe.errors import InputError
 
 __all__ = ["Atlas"]

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from importlib import resources
 
 import pandas as pd
+
 from neuro_pe.atlases import _naming
 from neuro_pe.atlases._atlas import Atlas
 from neuro_pe.atlases._matching import NEARLY_ALL
-
 from neuro_pe.errors import InputError
 
 __all__ = ["available", "find", "load", "recognise"]

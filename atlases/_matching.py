@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from neuro_pe.atlases._naming import best_scheme, is_schaefer_cortex, spelling_key
 
+from neuro_pe.atlases._naming import best_scheme, is_schaefer_cortex, spelling_key
 from neuro_pe.errors import InputError
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from neuro_pe.atlases._naming import lookup
 
 from neuro_pe import InputError, atlases
+from neuro_pe.atlases._naming import lookup
 
 SCHAEFER = [f"Schaefer2018_{n}" for n in range(100, 1001, 100)]
 N_REGIONS = (

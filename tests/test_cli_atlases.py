@@ -2,9 +2,9 @@ import io
 
 import pandas as pd
 import pytest
-from neuro_pe.cli import main
 
 from neuro_pe import atlases
+from neuro_pe.cli import main
 
 
 def run(capsys, *arguments):
