@@ -5,7 +5,6 @@ import configparser
 import doctest
 import importlib
 import importlib.metadata
-import inspect
 import json
 import runpy
 import subprocess
@@ -18,6 +17,9 @@ from pathlib import Path
 import pytest
 
 import neuro_pe
+from neuro_pe.comparison._compare import COLUMNS
+from neuro_pe.fitting import METRICS
+from neuro_pe.reconstruction import NO_REGION_ERRORS
 
 CHECKOUT = Path(__file__).parents[1]
 FOLDERS = {
@@ -47,7 +49,7 @@ ROOMS = (
     ("experiment",),
     ("comparison",),
     ("plotting",),
-    ("report", "_report_page"),
+    ("report", "_report_page", "_fit_groups"),
     ("cli",),
 )
 RANK = {module: rank for rank, room in enumerate(ROOMS) for module in room}
@@ -169,9 +171,12 @@ def test_examples_in_docstrings(module, capsys):
     result = doctest.testmod(loaded)
     assert result.failed == 0, capsys.readouterr().out
     # doctest passes over what it does not find; every example of the file has to be one it ran.
-    examples = doctest.DocTestParser().get_examples(inspect.getsource(loaded))
-    skipped = [example for example in examples if doctest.SKIP in example.options]
-    assert result.attempted == len(examples) - len(skipped)
+    tree = ast.parse(SOURCES[module].read_text(encoding="utf-8"))
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    docstrings = [ast.get_docstring(n) for n in ast.walk(tree) if isinstance(n, documented)]
+    parser = doctest.DocTestParser()
+    examples = [example for text in docstrings for example in parser.get_examples(text or "")]
+    assert result.attempted == sum(doctest.SKIP not in example.options for example in examples)
 
 
 def test_api_page_is_up_to_date():
@@ -236,6 +241,12 @@ def test_every_data_file_is_installed():
                 fnmatch(name, pattern) and name.count("/") == pattern.count("/")
                 for pattern in patterns[package]
             ), f"{package}: {name} matches nothing in setup.cfg"
+
+
+def test_files_page_names_every_column():
+    page = (CHECKOUT / "docs" / "files.md").read_text(encoding="utf-8")
+    columns = [*METRICS, *NO_REGION_ERRORS.columns, *COLUMNS, "fit", "kept", "reason", "split"]
+    assert [name for name in columns if f"`{name}`" not in page] == []
 
 
 def test_versions_agree():
