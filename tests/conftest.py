@@ -204,15 +204,16 @@ def _write_fit(parent, regions, *, encoding, sigma, seed, window=20, n_test=2, *
     return fit.path
 
 
-@pytest.fixture
-def small_derivative(tmp_path, make_cohort, write_series):
-    """Write the small cohort as a derivative folder with a participants table."""
-    folder = tmp_path / "derivative"
+@pytest.fixture(scope="session")
+def small_derivative(tmp_path_factory):
+    """Write the small cohort as a derivative folder with a participants table; only read it."""
+    folder = tmp_path_factory.mktemp("small") / "derivative"
     rows = ["participant_id\tfamily"]
-    for number, run in enumerate(make_cohort()):
-        place = folder / f"sub-{run.subject}" / "func"
-        file = place / f"sub-{run.subject}_task-rest_atlas-Own_timeseries.tsv"
-        write_series(file, values=run.values, names=run.regions, tr=run.tr)
+    for number, run in enumerate(_network_cohort()):
+        file = folder / f"sub-{run.subject}/func/sub-{run.subject}_task-rest_timeseries.tsv"
+        file.parent.mkdir(parents=True)
+        pd.DataFrame(run.values, columns=run.regions).to_csv(file, sep="\t", index=False)
+        file.with_suffix(".json").write_text(json.dumps({"RepetitionTime": run.tr}))
         rows.append(f"sub-{run.subject}\tfamily-{number // 2}")
     (folder / "participants.tsv").write_text("\n".join(rows) + "\n")
     return folder
