@@ -313,8 +313,8 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
         missing = [name for name in names if name not in set(cohort.region_names)]
         if missing:
             msg = (
-                f"{cohort[0].label}: lacks a signal in {len(missing)} of the model's "
-                f"{len(names)} regions (first: {missing[0]}); all are needed."
+                f"{cohort[0].label}: has no signal for {len(missing)} of the model's "
+                f"{len(names)} regions (first: {missing[0]}); all are needed, by name."
             )
             raise InputError(msg)
         runs = tuple(run.select(names) for run in cohort)

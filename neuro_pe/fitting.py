@@ -140,14 +140,16 @@ def build_network(
         sigma=settings.sigma,
         coordinates=coordinates,
     )
-    return MaskedRegionTransformer(
-        window=settings.window,
-        width=settings.width,
-        layers=settings.layers,
-        heads=settings.heads,
-        encoding=encoding,
-        generator=torch.Generator().manual_seed(settings.seed),
-    )
+    # PyTorch's layers draw a start of their own, which must not move the global generator.
+    with torch.random.fork_rng(devices=[]):
+        return MaskedRegionTransformer(
+            window=settings.window,
+            width=settings.width,
+            layers=settings.layers,
+            heads=settings.heads,
+            encoding=encoding,
+            generator=torch.Generator().manual_seed(settings.seed),
+        )
 
 
 def new_network(settings: FitSettings, cohort: Cohort) -> MaskedRegionTransformer:
