@@ -1,7 +1,6 @@
 """The command group; subcommands are imported only when they are asked for."""
 
 import importlib
-import os
 import sys
 import warnings
 from dataclasses import fields
@@ -87,9 +86,6 @@ def main(args: list[str] | None = None) -> None:
         reason = error.__cause__ if isinstance(error, click.Abort) else error
         click.echo(str(reason or "") or "Interrupted.", err=True)
         sys.exit(130)
-    except BrokenPipeError:  # the reader (`| head`) has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except (InputError, OSError) as error:
         if debug:
             raise

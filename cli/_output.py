@@ -39,7 +39,7 @@ class Progress:
             self.seeds.append(settings.seed)
         if self.bar is None:
             self.bar = click.progressbar(
-                length=self.n_fits * epochs, file=sys.stderr, item_show_func=str
+                length=self.n_fits * epochs, file=sys.stderr, item_show_func=lambda text: text
             )
             self.bar.__enter__()
         error = "" if row["validation"] is None else f", validation MSE {row['validation']:.4f}"

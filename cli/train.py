@@ -7,7 +7,7 @@ import click
 from neuro_pe.cli._options import settings_options, subjects_request
 from neuro_pe.cli._output import Progress, results_table
 from neuro_pe.errors import InputError
-from neuro_pe.settings import FitSettings
+from neuro_pe.settings import FitSettings, option_name
 
 __all__ = ["command"]
 
@@ -73,6 +73,12 @@ def command(
         msg = f"--seeds: found {seeds}; expected a whole number of 1 or more."
         raise InputError(msg)
     entities = {name: options.pop(name) or None for name in ENTITIES}
+    unused = [name for name, value in {**entities, "region_names": region_names}.items() if value]
+    if demo and unused:
+        msg = (
+            f"{option_name(unused[0])}: chooses among files of --bids-dir; leave it out of --demo."
+        )
+        raise InputError(msg)
     if demo and options["epochs"] is None:
         options["epochs"] = DEMO_EPOCHS
     settings = FitSettings(**options)
