@@ -20,7 +20,7 @@ from pathlib import Path
 import pandas as pd
 
 from neuro_pe import atlases
-from neuro_pe.experiment import compare_predictors
+from neuro_pe.comparison import compare_predictors
 from neuro_pe.model_folder import find_model_folders
 
 SIGMAS = ("0.1", "1.0")

@@ -62,7 +62,7 @@ def results_table(folders: Sequence["ModelFolder"]) -> str:
     """Return the errors on test subjects, the model beside the baselines, paired by subject."""
     import pandas as pd
 
-    from neuro_pe.experiment import compare_predictors
+    from neuro_pe.comparison import compare_predictors
 
     metrics = pd.concat([folder.metrics for folder in folders])
     name = folders[0].settings.name.rpartition("_seed")[0]

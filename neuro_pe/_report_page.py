@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from neuro_pe import __version__, plotting
-from neuro_pe.experiment import compare_predictors
+from neuro_pe.comparison import compare_predictors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

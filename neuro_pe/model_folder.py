@@ -4,25 +4,29 @@ A model folder appears under its name by one rename when everything in it is com
 then the fit lives in ``NAME.partial``. Nothing is pickled: tables, JSON and safetensors only.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 
 from neuro_pe import __version__
 from neuro_pe.derivatives import atomic_path, read_table, write_json, write_table
 from neuro_pe.errors import InputError
 from neuro_pe.settings import WITHOUT_VECTORS, FitSettings
+
+# Reading tables is all that most commands want of a model folder: torch, which takes a second or
+# two to import, waits until tensors are read or written.
+if TYPE_CHECKING:
+    import torch
 
 __all__ = [
     "ModelFolder",
@@ -324,6 +328,8 @@ def read_checkpoint(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]
 def _write_tensors(
     tensors: Mapping[str, torch.Tensor], state: Mapping[str, Any], file: Path
 ) -> None:
+    from safetensors.torch import save as save_tensors
+
     # A view that shares its memory with another tensor cannot be saved; a copy can.
     arrays = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     content = save_tensors(arrays, metadata={"state": json.dumps(state)})
@@ -332,6 +338,8 @@ def _write_tensors(
 
 
 def _read_tensors(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    from safetensors.torch import load as load_tensors
+
     try:
         content = file.read_bytes()
         tensors = load_tensors(content)

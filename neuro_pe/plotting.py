@@ -28,19 +28,9 @@ __all__ = [
 
 # Okabe and Ito's palette without yellow (faint on white), then four of Tol's muted colours.
 COLOURS = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#D55E00",
-    "#CC79A7",
-    "#56B4E9",
-    "#000000",
-    "#999933",
-    "#332288",
-    "#882255",
-    "#44AA99",
-    "#AA4499",
-)
+    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9",
+    "#000000", "#999933", "#332288", "#882255", "#44AA99", "#AA4499",
+)  # fmt: skip
 SMALL = "#D0D0D0"
 INK = "#333333"
 
@@ -141,6 +131,8 @@ def plot_similarity_against_fc(
     >>> figure.axes[0].get_xlabel()
     'functional connectivity (r)'
     """
+    from scipy.stats import binned_statistic
+
     networks = networks.dropna().astype(str)
     names = networks.index
     pairs = np.triu_indices(len(names), k=1)
@@ -155,11 +147,13 @@ def plot_similarity_against_fc(
     image = axes.hexbin(x, y, gridsize=60, bins="log", cmap="Greys", mincnt=1, linewidths=0.1)
     low, high = np.quantile(x, [0.001, 0.999])
     edges = np.linspace(low, high, 21)
-    for members, colour, name in (
-        (same, COLOURS[3], "same network"),
-        (~same, COLOURS[0], "different networks"),
-    ):
-        centre, mean = _binned_mean(x[members], y[members], edges)
+    lines = ((same, COLOURS[3], "same network"), (~same, COLOURS[0], "different networks"))
+    for members, colour, name in lines:
+        count, _, _ = binned_statistic(x[members], None, "count", edges)
+        mean, _, _ = binned_statistic(x[members], y[members], "mean", edges)
+        # A mean of few pairs says little.
+        mean[count < 10] = np.nan
+        centre = (edges[:-1] + edges[1:]) / 2
         axes.plot(centre, mean, color=colour, linewidth=2, marker="o", markersize=3, label=name)
     axes.axhline(0, color="#888888", linewidth=0.6, zorder=0)
     axes.set(
@@ -168,9 +162,8 @@ def plot_similarity_against_fc(
         title=f"{title}   r = {r:.2f}".strip(),
     )
     axes.legend(frameon=False, loc="upper left", title="mean of region pairs in")
-    scale = figure.colorbar(
-        image, cax=figure.add_axes((0.83, 0.12, 0.025, 0.79)), label="region pairs"
-    )
+    place = figure.add_axes((0.83, 0.12, 0.025, 0.79))
+    scale = figure.colorbar(image, cax=place, label="region pairs")
     scale.ax.minorticks_off()
     return figure
 
@@ -211,18 +204,18 @@ def plot_communities(
     shown = list(sizes.index[: len(COLOURS)])
     rank = {community: position for position, community in enumerate(shown)}
     values = [rank.get(community, len(COLOURS)) for community in communities]
-    handles = []
+    entries = []
     for community in shown:
         members = networks[communities.index[communities == community]].astype(str)
-        top, count = members.value_counts().index[0], members.value_counts().iloc[0]
-        text = f"{top} {count} of {len(members)}"
-        handles.append(Line2D([], [], color=COLOURS[rank[community]], label=text))
+        top, count = next(iter(members.value_counts().items()))
+        entries.append((COLOURS[rank[community]], f"{top} {count} of {len(members)}"))
     if len(sizes) > len(shown):
         rest = int(sizes.iloc[len(shown) :].sum())
-        text = f"{len(sizes) - len(shown)} smaller ({rest} regions)"
-        handles.append(Line2D([], [], color=SMALL, label=text))
-    for handle in handles:
-        handle.set(marker="o", linestyle="", markersize=7)
+        entries.append((SMALL, f"{len(sizes) - len(shown)} smaller ({rest} regions)"))
+    handles = [
+        Line2D([], [], color=colour, label=text, marker="o", linestyle="", markersize=7)
+        for colour, text in entries
+    ]
 
     figure = _figure(11.0, 4.3)
     _glass_brain(
@@ -234,13 +227,9 @@ def plot_communities(
     )
     figure.suptitle(title, y=0.98)
     figure.legend(
-        handles=handles,
-        loc="lower center",
-        ncols=min(5, len(handles)),
-        frameon=False,
-        fontsize=9,
+        handles=handles, loc="lower center", ncols=min(5, len(handles)), frameon=False, fontsize=9,
         title="community found: its most frequent network",
-    )
+    )  # fmt: skip
     return figure
 
 
@@ -339,8 +328,7 @@ def plot_network_errors(
     by_subject = table.groupby(["network", "predictor", "subject"])["mse"].mean()
     summary = by_subject.groupby(["network", "predictor"]).agg(["mean", "sem", "count"])
     names = sorted(table["network"].unique())
-    predictors = ["model", *sorted(set(table["predictor"]) - {"model"})]
-    predictors = [name for name in predictors if name in set(table["predictor"])]
+    predictors = sorted(set(table["predictor"]), key=lambda name: (name != "model", name))
 
     figure = _figure(8.6, 1.6 + 0.36 * len(names))
     figure.set_layout_engine("constrained")
@@ -394,15 +382,9 @@ def _glass_brain(
         np.asarray(values, dtype=float),
         coordinates[["x", "y", "z"]].to_numpy(dtype=float),
         node_size=float(np.clip(9000 / len(coordinates), 8, 60)),
-        node_cmap=cmap,
-        node_vmin=limits[0],
-        node_vmax=limits[1],
-        alpha=0.9,
-        display_mode="lzr",
-        figure=axes.figure,
-        axes=axes,
-        colorbar=False,
-    )
+        node_cmap=cmap, node_vmin=limits[0], node_vmax=limits[1], alpha=0.9, colorbar=False,
+        display_mode="lzr", figure=axes.figure, axes=axes,
+    )  # fmt: skip
 
 
 def _spread(places: np.ndarray, *, gap: float, end: float) -> np.ndarray:
@@ -414,16 +396,3 @@ def _spread(places: np.ndarray, *, gap: float, end: float) -> np.ndarray:
     free = places - steps
     spread = (np.maximum.accumulate(free) + np.minimum.accumulate(free[::-1])[::-1]) / 2
     return np.clip(spread, 0, end - steps[-1]) + steps
-
-
-def _binned_mean(
-    x: np.ndarray, y: np.ndarray, edges: np.ndarray, *, least: int = 10
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean of y in bins of x that hold at least a few points."""
-    place = np.digitize(x, edges) - 1
-    inside = (place >= 0) & (place < len(edges) - 1)
-    count = np.bincount(place[inside], minlength=len(edges) - 1)
-    total = np.bincount(place[inside], weights=y[inside], minlength=len(edges) - 1)
-    filled = count >= least
-    centre = (edges[:-1] + edges[1:]) / 2
-    return centre[filled], total[filled] / count[filled]

@@ -178,17 +178,8 @@ def compare_fits(
     networks = match_partition(partition, [str(name) for name in first.regions["name"]])
     names = list(networks.index)
     fc = first.functional_connectivity.loc[names, names]
-    notes: list[str] = []
-    jobs = [_Job(fit="", source="fc", seed=np.nan, similarity=fc)]
-    for fit, seeds in groups.items():
-        notes += _left_out(fit, seeds[0])
-        for model in seeds:
-            for source, encoding in _encodings(model).items():
-                cosine = cosine_similarity(encoding.loc[names].to_numpy())
-                matrix = pd.DataFrame(cosine, index=names, columns=names)
-                jobs.append(
-                    _Job(fit=fit, source=source, seed=model.settings.seed, similarity=matrix)
-                )
+    jobs = [_Job(fit="", source="fc", seed=np.nan, similarity=fc), *_encoding_jobs(groups, names)]
+    notes = [note for fit, seeds in groups.items() for note in _left_out(fit, seeds[0])]
 
     def step(done: int) -> None:
         if progress is not None:
@@ -304,6 +295,18 @@ def _encodings(model: ModelFolder) -> dict[str, pd.DataFrame]:
         for source, table in found.items()
         if table is not None and np.any(table.to_numpy(dtype=float))
     }
+
+
+def _encoding_jobs(groups: dict[str, list[ModelFolder]], names: list[str]) -> list[_Job]:
+    jobs = []
+    for fit, seeds in groups.items():
+        for model in seeds:
+            for source, encoding in _encodings(model).items():
+                cosine = cosine_similarity(encoding.loc[names].to_numpy())
+                matrix = pd.DataFrame(cosine, index=names, columns=names)
+                job = _Job(fit=fit, source=source, seed=model.settings.seed, similarity=matrix)
+                jobs.append(job)
+    return jobs
 
 
 def _left_out(fit: str, model: ModelFolder) -> list[str]:

@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 
 from neuro_pe import Cohort, FitSettings, InputError, train_models
-from neuro_pe.experiment import compare_predictors, split_cohort
+from neuro_pe.comparison import compare_predictors
+from neuro_pe.experiment import split_cohort
 from neuro_pe.fitting import INITIAL, METRICS, fit_network, resolve_settings
 from neuro_pe.reconstruction import fit_baselines
 from neuro_pe.windows import Split, WindowSource, long_enough, split_subjects

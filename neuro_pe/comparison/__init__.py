@@ -20,6 +20,7 @@ from neuro_pe.comparison._modularity import (
     modularity,
 )
 from neuro_pe.comparison._nulls import label_permutations, null_permutations, spin_permutations
+from neuro_pe.comparison._predictors import compare_predictors
 from neuro_pe.comparison._similarity import (
     cosine_similarity,
     matrix_correlation,
@@ -32,6 +33,7 @@ __all__ = [
     "SourceComparison",
     "communities_for",
     "compare_networks",
+    "compare_predictors",
     "compare_source",
     "correlation_draws",
     "cosine_similarity",
