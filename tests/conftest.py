@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from neuro_pe import Cohort, FitSettings, RegionTimeSeries, atlases, load_bids
+from neuro_pe import Cohort, FitSettings, RegionTimeSeries, atlases, load_bids, train_models
 from neuro_pe.model_folder import ModelFolder, write_model_folder
 from neuro_pe.settings import option_name
 
@@ -202,6 +202,17 @@ def _write_fit(parent, regions, *, encoding, sigma, seed, window=20, n_test=2, *
     )
     write_model_folder(fit, {"weight": torch.zeros(1)})
     return fit.path
+
+
+@pytest.fixture
+def train_small(make_cohort, small, tmp_path):
+    """Train on the small cohort, into `tmp_path / "out"` if nothing else is said."""
+
+    def run(*, cohort=None, output_dir=tmp_path / "out", settings=small, **options):
+        cohort = make_cohort() if cohort is None else cohort
+        return train_models(cohort, output_dir=output_dir, settings=settings, **options)
+
+    return run
 
 
 @pytest.fixture(scope="session")
