@@ -221,7 +221,7 @@ def compare_fits(
         table=table,
         groups=groups,
         networks=networks,
-        similarities={(job.fit, job.source): job.similarity for job in reversed(jobs)},
+        similarities=_of_first_seeds(jobs),
         communities=found,
         notes=notes,
     )
@@ -307,6 +307,14 @@ def _encoding_jobs(groups: dict[str, list[ModelFolder]], names: list[str]) -> li
                 job = _Job(fit=fit, source=source, seed=model.settings.seed, similarity=matrix)
                 jobs.append(job)
     return jobs
+
+
+def _of_first_seeds(jobs: list[_Job]) -> dict[tuple[str, str], pd.DataFrame]:
+    """Keep one matrix a fit and source, connectivity last, as the figures are shown."""
+    similarities: dict[tuple[str, str], pd.DataFrame] = {}
+    for job in [*jobs[1:], jobs[0]]:
+        similarities.setdefault((job.fit, job.source), job.similarity)
+    return similarities
 
 
 def _left_out(fit: str, model: ModelFolder) -> list[str]:
