@@ -108,6 +108,7 @@ def small():
         epochs=3,
         mask_ratio=0.5,
         test_mask_ratio=0.5,
+        device="cpu",
     )
 
 

@@ -39,6 +39,7 @@ SMALL = {
     "epochs": 2,
     "mask_ratio": 0.5,
     "test_mask_ratio": 0.5,
+    "device": "cpu",
 }
 
 # scikit-learn's checks hand over one 2-D array of (sample, feature). A sample of ours is a subject

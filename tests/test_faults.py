@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -17,6 +16,8 @@ import torch
 from neuro_pe import InputError, load_bids, train_models
 from neuro_pe.cli import main
 from neuro_pe.model_folder import find_model_folders, read_model_folder
+
+resource = pytest.importorskip("resource", reason="POSIX limits and signals")
 
 NAME = "encoding-learn_sigma-0.1_mask-0.5_seed-0"
 CHECKPOINT = Path("checkpoint") / "state.safetensors"
