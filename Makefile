@@ -28,8 +28,10 @@ help:
 	@$(PIP) install --constraint constraints.txt --editable ".[test]"
 	@touch $@
 
+# One thread: a second one saves little, and where the machine is busy threads wait for each other
+# (five times as long).
 demo: .venv/installed
-	@$(BIN)/neuro-pe train --demo --output-dir demo_output
+	@OMP_NUM_THREADS=1 $(BIN)/neuro-pe train --demo --output-dir demo_output
 	@$(BIN)/neuro-pe compare-networks demo_output
 	@echo "Open this in a browser: $(CURDIR)/demo_output/report.html"
 
@@ -49,12 +51,12 @@ examples: .venv/installed-test
 # From another folder, so that nothing of the checkout is imported by chance.
 wheel: .venv/installed-test
 	@rm -rf $(WHEEL) && mkdir -p $(WHEEL)
-	$(BIN)/python -m build --outdir $(WHEEL) . > $(WHEEL)/build.log || { tail -n 40 $(WHEEL)/build.log; exit 1; }
+	$(BIN)/python -m build --outdir $(WHEEL) . > $(WHEEL)/build.log 2>&1 || { tail -n 40 $(WHEEL)/build.log; exit 1; }
+	@$(BIN)/python -m zipfile --list $(WHEEL)/neuro_pe-*.whl > $(WHEEL)/content.txt
 	@for file in licenses/LICENSE licenses/atlases/LICENSES/CBIG_MIT.txt licenses/neuro_pe/demo_data/LICENSE.txt \
 	  neuro_pe/atlases/LICENSES/SOURCES.md neuro_pe/demo_data/LICENSE.txt neuro_pe/demo_data/sub-12/ \
 	  neuro_pe/report_template.html neuro_pe/py.typed; do \
-	  $(BIN)/python -m zipfile --list $(WHEEL)/neuro_pe-*.whl | grep -q "$$file" \
-	    || { echo "The wheel lacks $$file."; exit 1; }; \
+	  grep -q "$$file" $(WHEEL)/content.txt || { echo "The wheel lacks $$file."; exit 1; }; \
 	done
 	$(PYTHON) -m venv $(WHEEL)/venv
 	$(WHEEL)/venv/bin/python -m pip --quiet install --constraint constraints.txt $(WHEEL)/neuro_pe-*.whl
