@@ -4,8 +4,8 @@ All work on standardized windows, and on groups of windows that share one mask, 
 covariance is factorized once a mask.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
@@ -85,17 +85,25 @@ class SpaceTimeGaussianImputer:
         self.window = window
         self.ridge = ridge
 
-    def fit(self, runs: Sequence[np.ndarray]) -> "SpaceTimeGaussianImputer":
+    def fit(self, runs: Iterable[np.ndarray]) -> "SpaceTimeGaussianImputer":
         """Estimate the lagged covariances.
 
         Parameters
         ----------
-        runs : sequence of ndarray, shape (time, region)
+        runs : iterable of ndarray, shape (time, region)
             Standardized training runs; a run counts by its length.
         """
-        lags = [self._lagged(runs, lag) for lag in range(self.window)]
+        total: Any = 0.0
+        n_times = 0
+        for run in runs:
+            values = np.asarray(run, dtype=float)
+            lagged = [values[lag:].T @ values[: len(run) - lag] for lag in range(self.window)]
+            total = total + np.stack(lagged)  # (lag, region at t + lag, region at t)
+            n_times += len(run)
+        lags = total / n_times
         # Lag -k is the transpose of lag k; index `window - 1 + lag`.
-        self.covariances_ = np.stack([matrix.T for matrix in lags[:0:-1]] + lags)
+        self.covariances_ = np.concatenate([lags[:0:-1].swapaxes(1, 2), lags])
+        self._factors: dict[str, Any] = {}
         return self
 
     def predict(self, values: np.ndarray, visible: np.ndarray, hidden: np.ndarray) -> np.ndarray:
@@ -126,11 +134,9 @@ class SpaceTimeGaussianImputer:
         steps = self.window
         pieces = values[:, visible].reshape(n_windows, len(visible), n_times // steps, steps)
         seen = pieces.transpose(3, 1, 0, 2).reshape(steps * len(visible), -1).astype(float)
-        visible_block = self._block(visible, visible)
-        hidden_block = self._block(hidden, visible)
         predictions = []
         for ridge in ridges:
-            factor = cho_factor(visible_block + ridge * np.eye(len(visible_block)))
+            factor, hidden_block = self._factor(visible, hidden, ridge)
             filled = hidden_block @ cho_solve(factor, seen)
             filled = filled.reshape(steps, len(hidden), n_windows, n_times // steps)
             predictions.append(
@@ -138,10 +144,23 @@ class SpaceTimeGaussianImputer:
             )
         return predictions
 
-    def _lagged(self, runs: Sequence[np.ndarray], lag: int) -> np.ndarray:
-        """Covariance of region i at t + lag and region j at t, shape (region, region)."""
-        total = sum(run[lag:].T.astype(float) @ run[: len(run) - lag].astype(float) for run in runs)
-        return np.asarray(total) / sum(len(run) for run in runs)
+    def _factor(
+        self, visible: np.ndarray, hidden: np.ndarray, ridge: float
+    ) -> tuple[tuple[np.ndarray, bool], np.ndarray]:
+        """Factorize the visible block; kept for the next windows with the same mask."""
+        mask = visible.tobytes() + b"|" + hidden.tobytes()
+        if self._factors.get("mask") != mask:
+            self._factors = {
+                "mask": mask,
+                "visible": self._block(visible, visible),
+                "hidden": self._block(hidden, visible),
+                "by_ridge": {},
+            }
+        by_ridge = self._factors["by_ridge"]
+        if ridge not in by_ridge:
+            block = self._factors["visible"]
+            by_ridge[ridge] = cho_factor(block + ridge * np.eye(len(block)))
+        return by_ridge[ridge], self._factors["hidden"]
 
     def _block(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Covariance of (time, region) with (time, region), time slowest."""

@@ -1,6 +1,6 @@
 """Masked-region reconstruction: the task that is trained, and its errors beside the baselines'."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +32,7 @@ __all__ = [
 # Masks are drawn once, from this seed, for all models and baselines of an evaluation.
 EVALUATION_SEED = 20_250_713
 N_EVALUATION_MASKS = 32
+WINDOWS_AT_ONCE = 64
 # Above this many visible values in a window the space-time covariance no longer fits in memory.
 MAX_SPACE_TIME_VALUES = 8_000
 
@@ -71,15 +72,19 @@ class EvaluationSet:
         self.windows = source.evaluation_windows()
         n_masks = min(n_masks, len(self.windows))
         generator = torch.Generator().manual_seed(EVALUATION_SEED)
-        n_regions = source.values[0].shape[1]
+        n_regions = source.n_regions
         self.visible, self.hidden = uniform_masks(n_masks, n_regions, mask_ratio, generator)
         self.mask_of_window = torch.arange(len(self.windows)) % n_masks
 
     def groups(self) -> Iterator[Group]:
-        """Yield the windows that share a mask: their numbers, its visible and hidden regions."""
+        """Yield windows that share a mask: their numbers, its visible and hidden regions.
+
+        Groups are small enough for the memory; those of one mask follow each other.
+        """
         for mask in range(len(self.visible)):
             chosen = (self.mask_of_window == mask).nonzero()[:, 0]
-            yield chosen.numpy(), self.visible[mask].numpy(), self.hidden[mask].numpy()
+            for part in chosen.split(WINDOWS_AT_ONCE):
+                yield part.numpy(), self.visible[mask].numpy(), self.hidden[mask].numpy()
 
     def errors(self, predictor: Imputer) -> np.ndarray:
         """Return squared errors of a predictor.
@@ -114,7 +119,7 @@ class EvaluationSet:
         return [float(total[0].sum() / total[2].sum()) for total in totals]
 
     def _empty(self) -> np.ndarray:
-        n_regions = self.source.values[0].shape[1]
+        n_regions = self.source.n_regions
         return np.zeros((3, len(self.source.subjects), n_regions))
 
     def _add(
@@ -177,12 +182,38 @@ def mean_attention(model: MaskedRegionTransformer, source: WindowSource) -> np.n
     """
     model.eval()
     windows = source.evaluation_windows()
-    n_regions = source.values[0].shape[1]
+    n_regions = source.n_regions
     total = torch.zeros(())
     for batch in windows.split(8):
         visible = torch.arange(n_regions).expand(len(batch), -1)
         total = total + model.attention_maps(source.gather(batch), visible).sum(dim=1)
     return (total / len(windows)).numpy()
+
+
+class Batches:
+    """Batches of windows (run and first TR); masks are drawn as they are asked for.
+
+    Parameters
+    ----------
+    windows : sequence of Tensor, shape (batch, 2)
+    draw : callable
+        Number of windows to visible and hidden regions.
+    """
+
+    def __init__(
+        self,
+        windows: Sequence[torch.Tensor],
+        draw: Callable[[int], tuple[torch.Tensor, torch.Tensor]],
+    ) -> None:
+        self.windows = windows
+        self.draw = draw
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        for windows in self.windows:
+            yield windows, *self.draw(len(windows))
 
 
 class MaskedRegionTask:
@@ -208,13 +239,15 @@ class MaskedRegionTask:
         self.settings = settings
         self.device = device
 
-    def batches(self, generator: torch.Generator) -> list[tuple[torch.Tensor, ...]]:
-        """Return (windows as run and first TR, visible regions, hidden regions) a batch."""
+    def batches(self, generator: torch.Generator) -> Batches:
+        """Return the windows of one epoch and their masks, batch by batch."""
         windows = self.training.training_windows(generator)
-        n_regions = self.training.values[0].shape[1]
-        masks = uniform_masks(len(windows), n_regions, self.settings.mask_ratio, generator)
-        size = self.settings.batch_size
-        return list(zip(*(whole.split(size) for whole in (windows, *masks)), strict=True))
+        return Batches(
+            windows.split(self.settings.batch_size),
+            lambda n_windows: uniform_masks(
+                n_windows, self.training.n_regions, self.settings.mask_ratio, generator
+            ),
+        )
 
     def loss(self, model: MaskedRegionTransformer, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
         """Return the mean squared error on the hidden regions."""
@@ -261,12 +294,14 @@ def fit_baselines(
     mask_ratio : float
         Share of regions that will be hidden.
     """
-    runs = [values.numpy() for values in training.values]
-    gaussians: list[SpaceTimeGaussianImputer] = [GaussianImputer().fit(runs)]
-    n_visible = n_visible_regions(runs[0].shape[1], mask_ratio)
+    gaussians: list[SpaceTimeGaussianImputer] = [
+        GaussianImputer().fit(training.standardized_runs())
+    ]
+    n_visible = n_visible_regions(training.n_regions, mask_ratio)
     left_out = None
     if n_visible * training.window <= MAX_SPACE_TIME_VALUES:
-        gaussians.append(SpaceTimeGaussianImputer(window=training.window).fit(runs))
+        imputer = SpaceTimeGaussianImputer(window=training.window)
+        gaussians.append(imputer.fit(training.standardized_runs()))
     else:
         left_out = (
             f"space_time_gaussian left out: {n_visible} visible regions x {training.window} TRs "

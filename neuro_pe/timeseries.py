@@ -1,8 +1,10 @@
 """Region time series with their labels: one run, and the runs of a cohort in one region order."""
 
 import hashlib
+import mmap
 import warnings
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -137,6 +139,14 @@ class RegionTimeSeries:
         columns = [position[name] for name in regions]
         return replace(self, values=self.values[:, columns], regions=tuple(regions))
 
+    def release(self) -> None:
+        """Let go of the memory of values that are mapped from a file; they are read anew."""
+        base: object = self.values
+        while isinstance(base, np.ndarray):
+            base = base.base
+        if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            base.madvise(mmap.MADV_DONTNEED)
+
     def standardized(self) -> "RegionTimeSeries":
         """Return the run with every region at mean 0 and standard deviation 1 over time."""
         return replace(self, values=standardize(self.values))
@@ -205,6 +215,7 @@ class Cohort(Sequence[RegionTimeSeries]):
         dropped: pd.DataFrame | None = None,
         atlas: str | None = None,
         participants: pd.DataFrame | None = None,
+        keep: Callable[[RegionTimeSeries], RegionTimeSeries] | None = None,
     ) -> "Cohort":
         """Bring runs into one region order and leave out what carries no signal.
 
@@ -221,6 +232,8 @@ class Cohort(Sequence[RegionTimeSeries]):
             Regions that were left out earlier (``name``, ``reason``).
         atlas, participants
             See the class.
+        keep : callable or None
+            Called with every run of the result in turn, to put its values elsewhere.
 
         Raises
         ------
@@ -245,10 +258,11 @@ class Cohort(Sequence[RegionTimeSeries]):
         table = pd.DataFrame({"name": list(reasons), "reason": list(reasons.values())}, dtype=str)
         if dropped is not None and len(dropped):
             table = pd.concat([dropped[["name", "reason"]], table], ignore_index=True)
-        keep = regions["name"].astype(str).isin(left)
+        is_left = regions["name"].astype(str).isin(left)
+        selected = (run.select(left) for run in kept)
         return cls(
-            runs=tuple(run.select(left) for run in kept),
-            regions=regions[keep].reset_index(drop=True),
+            runs=tuple(selected if keep is None else map(keep, selected)),
+            regions=regions[is_left].reset_index(drop=True),
             dropped=table,
             atlas=atlas,
             participants=participants,
@@ -293,7 +307,8 @@ class Cohort(Sequence[RegionTimeSeries]):
         digest = hashlib.sha256("\n".join(self.region_names).encode())
         for run in self.runs:
             digest.update(f"{run.subject}|{run.tr}|{run.values.shape}".encode())
-            digest.update(np.ascontiguousarray(run.values, dtype=np.float32).tobytes())
+            digest.update(np.ascontiguousarray(run.values, dtype=np.float32).data)
+            run.release()
         return digest.hexdigest()
 
     def functional_connectivity(self) -> pd.DataFrame:
@@ -303,17 +318,14 @@ class Cohort(Sequence[RegionTimeSeries]):
         -------
         DataFrame, region x region
         """
-        by_subject = []
-        for subject in self.subjects:
-            matrices = [
-                np.corrcoef(np.asarray(run.values, dtype=float), rowvar=False)
-                for run in self.runs
-                if run.subject == subject
-            ]
-            by_subject.append(np.mean(matrices, axis=0))
+        total = np.zeros((len(self.region_names),) * 2)
+        n_runs = Counter(run.subject for run in self.runs)
+        for run in self.runs:
+            correlation = np.corrcoef(np.asarray(run.values, dtype=float), rowvar=False)
+            total += correlation / n_runs[run.subject]
+            run.release()
         names = self.region_names
-        matrix = np.atleast_2d(np.mean(by_subject, axis=0))
-        return pd.DataFrame(matrix, index=names, columns=names)
+        return pd.DataFrame(total / len(n_runs), index=names, columns=names)
 
 
 def _check_same_regions(
@@ -348,7 +360,10 @@ def _usable(
     """Return the runs with enough regions, and the regions that one of those lacks."""
     kept = []
     reasons: dict[str, str] = {}
-    unusable_by_run = [run.unusable_regions() for run in runs]
+    unusable_by_run = []
+    for run in runs:
+        unusable_by_run.append(run.unusable_regions())
+        run.release()
     # What every run lacks (below the field of view) says nothing against any of them.
     lacking_everywhere = set(names).intersection(*unusable_by_run)
     n_regions = len(names) - len(lacking_everywhere)

@@ -21,10 +21,18 @@ ADAMW_DECAY = 0.01  # input and output layers; encodings, norms and biases have 
 SECONDS_BETWEEN_CHECKPOINTS = 5.0
 
 
+class Batches(Protocol):
+    """The batches of one epoch; their number is known before they are made."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
 class Task(Protocol):
     """What is learned: the loop knows nothing else about it."""
 
-    def batches(self, generator: torch.Generator) -> list[Any]:
+    def batches(self, generator: torch.Generator) -> Batches:
         """Return the batches of one epoch."""
         ...
 

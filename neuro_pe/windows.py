@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 
 from neuro_pe.errors import InputError
-from neuro_pe.timeseries import Cohort, standardize
+from neuro_pe.timeseries import Cohort, RegionTimeSeries, standardize
 
 __all__ = ["Split", "WindowSource", "long_enough", "split_subjects"]
 
@@ -200,6 +200,8 @@ def long_enough(cohort: Cohort, *, window: int) -> Cohort:
 class WindowSource:
     """Standardized runs of a cohort, cut into windows of consecutive TRs.
 
+    Values are standardized as they are read, so a cohort that is mapped from a file stays there.
+
     Parameters
     ----------
     cohort : Cohort
@@ -214,6 +216,7 @@ class WindowSource:
         The runs that are long enough, as they came.
     subjects : list of str
         Subjects with at least one window.
+    n_regions : int
 
     Raises
     ------
@@ -228,7 +231,8 @@ class WindowSource:
         self.subjects = self.cohort.subjects
         self.subject_of_run = np.array([self.subjects.index(run.subject) for run in self.cohort])
         self.lengths = np.array([run.n_times for run in self.cohort])
-        self.values = [torch.from_numpy(standardize(run.values)) for run in self.cohort]
+        self.n_regions = len(self.cohort.region_names)
+        self._scales = [self._scale(run) for run in self.cohort]
 
     def training_windows(self, generator: torch.Generator) -> torch.Tensor:
         """Cut every run into windows a stride apart from a random start, in random order.
@@ -258,7 +262,7 @@ class WindowSource:
         Tensor of int64, shape (window, 2)
             Run and first TR of each window.
         """
-        return torch.cat([self._cut(run, 0) for run in range(len(self.values))])
+        return torch.cat([self._cut(run, 0) for run in range(len(self.lengths))])
 
     def gather(self, windows: torch.Tensor) -> torch.Tensor:
         """Return the values of windows.
@@ -272,9 +276,27 @@ class WindowSource:
         -------
         Tensor of float32, shape (batch, region, time)
         """
-        return torch.stack(
-            [self.values[run][start : start + self.window].T for run, start in windows.tolist()]
-        )
+        values = np.empty((len(windows), self.n_regions, self.window), dtype=np.float32)
+        for number, (run, start) in enumerate(windows.tolist()):
+            piece = self.cohort[run].values[start : start + self.window]
+            mean, deviation = self._scales[run]
+            values[number] = ((piece - mean) / deviation).T
+        for run in windows[:, 0].unique().tolist():
+            self.cohort[run].release()
+        return torch.from_numpy(values)
+
+    def standardized_runs(self) -> Iterator[np.ndarray]:
+        """Yield every run, standardized: float32, shape (time, region)."""
+        for run in self.cohort:
+            yield standardize(run.values)
+            run.release()
+
+    @staticmethod
+    def _scale(run: RegionTimeSeries) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of each region over time."""
+        values = np.asarray(run.values, dtype=np.float64)
+        run.release()
+        return values.mean(axis=0), values.std(axis=0)
 
     def _cut(self, run: int, offset: int) -> torch.Tensor:
         starts = torch.arange(offset, int(self.lengths[run]) - self.window + 1, self.stride)

@@ -80,6 +80,15 @@ def test_many_ridges_at_once_equal_one_at_a_time(runs, windows):
         np.testing.assert_allclose(predicted, imputer.predict(windows, VISIBLE, HIDDEN))
 
 
+def test_another_mask_is_factorized_anew(runs, windows):
+    imputer = SpaceTimeGaussianImputer(window=4).fit(runs)
+    fresh = SpaceTimeGaussianImputer(window=4).fit(runs)
+    imputer.predict(windows, VISIBLE, HIDDEN)
+    np.testing.assert_array_equal(
+        imputer.predict(windows, HIDDEN, VISIBLE), fresh.predict(windows, HIDDEN, VISIBLE)
+    )
+
+
 def test_hidden_values_are_never_read(runs, windows):
     spoiled = windows.copy()
     spoiled[:, HIDDEN] = np.nan

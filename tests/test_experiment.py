@@ -166,7 +166,7 @@ def test_test_subjects_choose_nothing(make_cohort, train_small, tmp_path, rng):
 
 def test_baselines_are_fitted_on_training_subjects_only(make_cohort, small, rng):
     training = WindowSource(make_cohort().select_subjects(["01", "02"]), window=10)
-    own = np.concatenate([values.numpy() for values in training.values])
+    own = np.concatenate(list(training.standardized_runs()))
     gaussian = fit_baselines(training, None, mask_ratio=0.5).imputers[2]
     values = rng.normal(size=(1, 20, 10)).astype(np.float32)
     visible, hidden = np.arange(10), np.arange(10, 20)

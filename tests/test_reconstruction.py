@@ -43,8 +43,9 @@ def test_errors_are_sums_over_hidden_values(source):
     total = held_out.errors(VisibleMean())
     # The same, one window after the other.
     expected = np.zeros((3, 3, N_REGIONS))
+    runs = list(source.standardized_runs())
     for number, (run, start) in enumerate(held_out.windows.tolist()):
-        values = source.values[run][start : start + 8].numpy()
+        values = runs[run][start : start + 8]
         mask = number % 4
         seen, hidden = held_out.visible[mask].numpy(), held_out.hidden[mask].numpy()
         for region in hidden:
@@ -60,7 +61,7 @@ def test_errors_are_sums_over_hidden_values(source):
 
 def test_every_predictor_meets_the_same_hidden_values(source):
     held_out = EvaluationSet(source, mask_ratio=0.6)
-    runs = [values.numpy() for values in source.values]
+    runs = list(source.standardized_runs())
     totals = [
         held_out.errors(imputer) for imputer in (Zero(), VisibleMean(), GaussianImputer().fit(runs))
     ]
@@ -70,6 +71,14 @@ def test_every_predictor_meets_the_same_hidden_values(source):
     np.testing.assert_allclose(totals[0][0], totals[0][1])
     again = EvaluationSet(source, mask_ratio=0.6)
     assert torch.equal(again.hidden, held_out.hidden)
+
+
+def test_groups_cut_smaller_change_no_error(source, monkeypatch):
+    held_out = EvaluationSet(source, mask_ratio=0.6, n_masks=2)
+    imputer = SpaceTimeGaussianImputer(window=8).fit(source.standardized_runs())
+    whole = held_out.errors(imputer)
+    monkeypatch.setattr("neuro_pe.reconstruction.WINDOWS_AT_ONCE", 7)
+    np.testing.assert_allclose(held_out.errors(imputer), whole)
 
 
 def test_validation_chooses_the_ridge(source, cohort):
@@ -86,7 +95,7 @@ def test_validation_chooses_the_ridge(source, cohort):
         best = held_out.errors(imputer)[0].sum()
         for ridge in (0.01, 0.1, 0.4, 1.6):
             other = SpaceTimeGaussianImputer(window=imputer.window, ridge=ridge)
-            other.fit([values.numpy() for values in training.values])
+            other.fit(list(training.standardized_runs()))
             assert best <= held_out.errors(other)[0].sum() * (1 + 1e-9)
 
 
@@ -121,7 +130,7 @@ def test_the_task_and_the_evaluation_measure_the_same_error(source):
 
 def test_batches_take_every_window_once(source):
     task = MaskedRegionTask(source, None, FitSettings(batch_size=7), torch.device("cpu"))
-    batches = task.batches(torch.Generator().manual_seed(0))
+    batches = list(task.batches(torch.Generator().manual_seed(0)))
     windows = torch.cat([batch[0] for batch in batches])
     assert len(windows) == len(windows.unique(dim=0))
     assert {len(batch[0]) for batch in batches[:-1]} == {7}
