@@ -1,5 +1,6 @@
 """Fits of several seeds on one split of one cohort, beside baselines, left as model folders."""
 
+import hashlib
 import json
 import os
 import time
@@ -12,6 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from neuro_pe import __version__
+from neuro_pe._baseline_cache import cached_errors
 from neuro_pe.derivatives import write_dataset_description
 from neuro_pe.errors import InputError
 from neuro_pe.fitting import (
@@ -42,7 +45,7 @@ from neuro_pe.settings import FitSettings, option_name
 from neuro_pe.timeseries import Cohort
 from neuro_pe.windows import Split, WindowSource, long_enough, split_subjects
 
-__all__ = ["split_cohort", "train_models"]
+__all__ = ["check_output_dir", "split_cohort", "train_models"]
 
 
 def split_cohort(
@@ -103,6 +106,8 @@ def train_models(
     resume: bool = False,
     save_attention: bool = False,
     progress: Callable[[FitSettings, dict[str, Any]], None] | None = None,
+    folder_name: str | None = None,
+    baselines_dir: str | os.PathLike[str] | None = None,
 ) -> list[ModelFolder]:
     """Fit one model a seed and write a model folder for each.
 
@@ -126,6 +131,10 @@ def train_models(
         windows of test subjects (of training subjects if there are none).
     progress : callable or None
         Called with the fit's settings and its newest epoch (see :func:`fit_network`).
+    folder_name : str or None
+        Name of the model folder of a single fit; None is ``settings.name``.
+    baselines_dir : path-like or None
+        Keeps the errors of the baselines there, for other calls with the same data and splits.
 
     Returns
     -------
@@ -158,19 +167,22 @@ def train_models(
         group_column=group_column,
     )
     experiment = _Experiment.prepare(cohort, split, settings)
+    experiment.baselines_dir = baselines_dir
     fits = [replace(experiment.settings, seed=settings.seed + k) for k in range(n_seeds)]
-    _check_output_dir(output_dir)
-    finished = {
-        fit.seed: _check_fit(output_dir / fit.name, fit, experiment.data, resume) for fit in fits
-    }
+    check_output_dir(output_dir)
+    paths = [output_dir / (folder_name or fit.name) for fit in fits]
+    finished = [
+        _check_fit(path, fit, experiment.data, resume)
+        for path, fit in zip(paths, fits, strict=True)
+    ]
     output_dir.mkdir(parents=True, exist_ok=True)
     write_dataset_description(
         output_dir, name="Masked-region models", sources=experiment.data["sources"]
     )
-    for fit in fits:
-        if not finished[fit.seed]:
-            experiment.run(output_dir / fit.name, fit, progress, save_attention=save_attention)
-    return [read_model_folder(output_dir / fit.name) for fit in fits]
+    for path, fit, is_finished in zip(paths, fits, finished, strict=True):
+        if not is_finished:
+            experiment.run(path, fit, progress, save_attention=save_attention)
+    return [read_model_folder(path) for path in paths]
 
 
 @dataclass(kw_only=True)
@@ -183,6 +195,7 @@ class _Experiment:
     training: WindowSource
     held_out: dict[str, EvaluationSet]
     baseline_errors: dict[tuple[str, str], tuple[np.ndarray, float]] | None = None
+    baselines_dir: str | os.PathLike[str] | None = None
 
     @classmethod
     def prepare(cls, cohort: Cohort, split: Split, settings: FitSettings) -> "_Experiment":
@@ -227,7 +240,11 @@ class _Experiment:
             progress=None if progress is None else lambda row: progress(settings, row),
         )
         if self.baseline_errors is None:
-            self.baseline_errors = self._judge_baselines()
+            self.baseline_errors = (
+                self._judge_baselines()
+                if self.baselines_dir is None
+                else cached_errors(self.baselines_dir, self._key(), self._judge_baselines)
+            )
         # The model's validation errors stand in its history.
         errors = dict(self.baseline_errors)
         if (test := self.held_out.get("test")) is not None:
@@ -246,6 +263,12 @@ class _Experiment:
         if save_attention:
             attention = mean_attention(fit.network, test.source if test else self.training)
         write_model_folder(folder, weights, attention=attention)
+
+    def _key(self) -> str:
+        """Checksum of all that the baselines' errors depend on."""
+        task = (self.settings.window, self.settings.stride, self.settings.test_mask_ratio)
+        content = json.dumps([__version__, self.data["fingerprint"], self.data["split"], task])
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def _judge_baselines(self) -> dict[tuple[str, str], tuple[np.ndarray, float]]:
         """Errors and core-seconds of each baseline, by split and name."""
@@ -302,7 +325,7 @@ class _Experiment:
         return pd.concat([NO_REGION_ERRORS, *tables], ignore_index=True)
 
 
-def _check_output_dir(output_dir: Path) -> None:
+def check_output_dir(output_dir: Path) -> None:
     """Refuse a folder that another program or person filled."""
     if output_dir.exists() and not output_dir.is_dir():
         msg = f"--output-dir {output_dir}: found a file; expected a folder."

@@ -1,0 +1,127 @@
+"""Jobs on a Dask cluster that is running; the caller alone writes."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import uuid
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neuro_pe._job_lock import job_lock
+from neuro_pe._job_worker import Job, Outcome, Work, run_job
+from neuro_pe.errors import InputError
+
+if TYPE_CHECKING:
+    from neuro_pe.jobs import DaskCluster
+
+__all__ = ["run_on_dask"]
+
+# Seconds until a scheduler that does not answer is given up.
+PATIENCE = 10
+# Above this size (bytes) the context goes to each worker once, not with each job.
+LARGE = 100_000
+
+
+def run_on_dask(
+    jobs: Sequence[Job],
+    work: Work,
+    context: Any,
+    *,
+    cluster: DaskCluster,
+    locks: Path,
+) -> Iterator[tuple[Outcome | None, int]]:
+    """Run jobs on a cluster; as :func:`neuro_pe._job_pool.run_in_processes`.
+
+    Parameters
+    ----------
+    jobs, work, context
+        Workers must be able to import the module of `work`.
+    cluster : DaskCluster
+    locks : Path
+        Folder that all workers see: a job that an earlier caller left running there is waited for.
+
+    Raises
+    ------
+    InputError
+        If Dask is not installed or no scheduler answers.
+    OSError
+        If the scheduler is lost.
+    """
+    try:
+        import dask
+        from distributed import Client, as_completed
+    except ImportError:
+        msg = '--dask: the package distributed is missing; pip install "neuro_pe[dask]".'
+        raise InputError(msg) from None
+    place = cluster.address or os.fspath(cluster.scheduler_file or "")
+    if cluster.scheduler_file is not None and not Path(cluster.scheduler_file).is_file():
+        msg = f"--dask-scheduler-file {place}: no such file; `dask scheduler` writes it."
+        raise InputError(msg)
+    with dask.config.set({"distributed.comm.timeouts.connect": f"{PATIENCE}s"}):
+        try:
+            client = Client(
+                address=cluster.address,
+                scheduler_file=cluster.scheduler_file,
+                timeout=PATIENCE,
+                set_as_default=False,
+            )
+        except (TimeoutError, OSError, ValueError):
+            msg = f"--dask {place}: no scheduler answers there; start one with `dask scheduler`."
+            raise InputError(msg) from None
+        try:
+            payload: Any = pickle.dumps((work, context))
+            if len(payload) > LARGE:
+                [payload] = client.scatter([payload], broadcast=True)
+            # Keys of this call alone: an earlier one's tasks may still be known to workers.
+            call = uuid.uuid4().hex[:8]
+            futures = {}
+            for job in jobs:
+                key = f"{job.name}-{call}"
+                futures[
+                    client.submit(_run, payload, job, os.fspath(locks), key=key, pure=False)
+                ] = job
+            left = len(jobs)
+            yield None, _running(client, left)
+            for future in as_completed(futures):
+                if future.status == "finished":
+                    outcome = future.result()
+                elif future.status == "error":
+                    outcome = Outcome(job=futures[future], error=_why(future.exception()))
+                else:  # cancelled, as all are when the connection is lost
+                    msg = (
+                        f"--dask {place}: the scheduler was lost with {left} fits to go; start it "
+                        "and its workers, and the same command goes on."
+                    )
+                    raise OSError(msg)
+                left -= 1
+                yield outcome, _running(client, left)
+        finally:
+            client.close(timeout=2)
+
+
+def _run(payload: bytes, job: Job, locks: str) -> Outcome:
+    with job_lock(Path(locks), job.name):
+        work, context = _unpack(payload)
+        return run_job(work, job, context)
+
+
+@lru_cache(maxsize=1)
+def _unpack(payload: bytes) -> tuple[Work, Any]:
+    """Read the context once a process."""
+    content: tuple[Work, Any] = pickle.loads(payload)
+    return content
+
+
+def _running(client: Any, left: int) -> int:
+    """How many jobs run, if every thread of the cluster has one."""
+    try:
+        return min(left, sum(client.nthreads().values()))
+    except (TimeoutError, OSError):
+        return 0
+
+
+def _why(error: BaseException | None) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())

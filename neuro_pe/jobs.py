@@ -1,0 +1,334 @@
+"""Many jobs, each done once: on the cores of this machine or on a Dask cluster, in one table.
+
+Nothing here knows what a job is about. The table is written by the process that was called and
+by no other, anew after each job, so that a kill at any moment leaves every finished row.
+"""
+
+import os
+import re
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from neuro_pe._job_lock import LOCK, folder_lock
+from neuro_pe._job_pool import n_cores, run_in_processes
+from neuro_pe._job_worker import Job, Outcome, Work
+from neuro_pe.derivatives import write_table
+from neuro_pe.errors import InputError
+
+__all__ = ["TABLE", "DaskCluster", "Job", "JobProgress", "read_jobs", "run_jobs"]
+
+TABLE = "sweep.tsv"
+JOB_LOCKS = ".sweep_locks"
+DONE, FAILED = "done", "failed"
+MISSING = "n/a"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DaskCluster:
+    """A Dask cluster that is running.
+
+    Parameters
+    ----------
+    address : str or None
+        Of its scheduler, such as ``tcp://10.0.0.1:8786``.
+    scheduler_file : path-like or None
+        That ``dask scheduler --scheduler-file`` wrote.
+    """
+
+    address: str | None = None
+    scheduler_file: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.address is None) == (self.scheduler_file is None):
+            msg = "--dask: give either --dask ADDRESS or --dask-scheduler-file FILE."
+            raise InputError(msg)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobProgress:
+    """Where a sweep stands.
+
+    Parameters
+    ----------
+    total, done, failed, running : int
+        Numbers of jobs.
+    newest : str or None
+        Name of the job that has just ended.
+    error : str
+        Why it failed; empty if it is done.
+    """
+
+    total: int
+    done: int
+    failed: int
+    running: int
+    newest: str | None = None
+    error: str = ""
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    work: Work,
+    *,
+    output_dir: str | os.PathLike[str],
+    prepare: Callable[[], Any] | None = None,
+    is_there: Callable[[Job], bool] | None = None,
+    n_workers: int | None = None,
+    dask: DaskCluster | None = None,
+    progress: Callable[[JobProgress], None] | None = None,
+) -> pd.DataFrame:
+    """Do the jobs that are not done yet, and keep their results in one table.
+
+    A job that raises is recorded with its error and does not stop the others; the next call
+    tries it again. A job whose process is killed is given to another, three times at most.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+    work : callable
+        ``work(job, context)`` returns a dict of numbers and texts. A function at the top level
+        of a module that can be imported. It may be called again for a job that was killed.
+    output_dir : path-like
+        Where the table ``sweep.tsv`` is kept.
+    prepare : callable or None
+        Returns the `context`, which is sent to each process once. Called only if a job is missing.
+    is_there : callable or None
+        Whether what a job of the table left still stands; if not, it is done again.
+    n_workers : int or None
+        Processes on this machine; None is one a core. Each computes with one thread.
+    dask : DaskCluster or None
+        Takes the place of processes on this machine.
+    progress : callable or None
+        Called when the first jobs have been started and when a job ends.
+
+    Returns
+    -------
+    DataFrame
+        ``name, status, error``, arguments and results; one row a job, in order.
+
+    Raises
+    ------
+    InputError
+        If another sweep is at work in the folder, or the table has other arguments for a job.
+    OSError
+        If the disk is full. Finished rows are intact; the same call goes on.
+
+    Examples
+    --------
+    >>> from neuro_pe.jobs import Job, run_jobs
+    >>> jobs = [Job(name=f"seed-{seed}", arguments={"seed": seed}) for seed in range(15)]
+    >>> table = run_jobs(jobs, work, output_dir="results")  # doctest: +SKIP
+    """
+    _check(jobs, work, n_workers)
+    with _output_folder(Path(output_dir)) as (folder, lock):
+        table = _Table.read(folder)
+        table.check(jobs)
+        missing = [job for job in jobs if not table.has(job) or (is_there and not is_there(job))]
+        if missing:
+            context = None if prepare is None else prepare()
+            if dask is None:
+                count = min(n_workers or n_cores(), len(missing))
+                runner = run_in_processes(missing, work, context, n_workers=count, lock=lock)
+            else:
+                from neuro_pe._job_dask import run_on_dask
+
+                runner = run_on_dask(missing, work, context, cluster=dask, locks=folder / JOB_LOCKS)
+            _collect(runner, table, jobs, progress)
+            shutil.rmtree(folder / JOB_LOCKS, ignore_errors=True)
+        return read_jobs(folder, [job.name for job in jobs])
+
+
+def _collect(
+    runner: Iterator[tuple[Outcome | None, int]],
+    table: "_Table",
+    jobs: Sequence[Job],
+    progress: Callable[[JobProgress], None] | None,
+) -> None:
+    """Write each outcome into the table as it comes."""
+    seen: set[str] = set()
+    failed: set[str] = set()
+    with closing(runner):  # type: ignore[type-var]
+        for outcome, running in runner:
+            if outcome is not None:
+                if outcome.disk_full:
+                    msg = f"{outcome.error} Make room; the same command goes on."
+                    raise OSError(msg)
+                table.add(outcome, jobs)
+                if outcome.error:
+                    failed.add(outcome.job.name)
+                for text in outcome.warnings:
+                    if text not in seen:
+                        warnings.warn(text, stacklevel=3)
+                seen.update(outcome.warnings)
+            if progress is not None:
+                newest = None if outcome is None else outcome.job.name
+                done = sum(table.has(job) for job in jobs)
+                progress(
+                    JobProgress(
+                        total=len(jobs),
+                        done=done,
+                        failed=len(failed),
+                        running=running,
+                        newest=newest,
+                        error="" if outcome is None else outcome.error,
+                    )
+                )
+
+
+def read_jobs(
+    output_dir: str | os.PathLike[str], names: Sequence[str] | None = None
+) -> pd.DataFrame:
+    """Read the table of a sweep.
+
+    Parameters
+    ----------
+    output_dir : path-like
+    names : sequence of str or None
+        Jobs wanted, in this order; None takes all rows.
+
+    Returns
+    -------
+    DataFrame
+        Columns that hold only numbers are numbers.
+
+    Raises
+    ------
+    InputError
+        If there is no table, or it is damaged.
+    """
+    table = _Table.read(Path(output_dir), must_exist=True)
+    rows = (
+        table.rows
+        if names is None
+        else {name: table.rows[name] for name in names if name in table.rows}
+    )
+    frame = pd.DataFrame(list(rows.values()), columns=table.columns)
+    frame = frame.where(frame != MISSING)
+    for column in frame.columns:
+        if column in ("name", "status", "error"):
+            frame[column] = frame[column].fillna("")
+            continue
+        try:
+            frame[column] = pd.to_numeric(frame[column])
+        except (ValueError, TypeError):
+            continue
+    return frame
+
+
+class _Table:
+    """The rows of ``sweep.tsv``, as the text that stands in it: a row never changes by reading."""
+
+    def __init__(self, file: Path, rows: dict[str, dict[str, str]], columns: list[str]) -> None:
+        self.file = file
+        self.rows = rows
+        self.columns = columns
+
+    @classmethod
+    def read(cls, folder: Path, *, must_exist: bool = False) -> "_Table":
+        file = folder / TABLE
+        first = ["name", "status", "error"]
+        try:
+            frame = pd.read_csv(file, sep="\t", dtype=str, keep_default_na=False)
+        except FileNotFoundError:
+            if must_exist:
+                msg = f"{folder}: no {TABLE}; expected a folder that `neuro-pe sweep` wrote."
+                raise InputError(msg) from None
+            return cls(file, {}, first)
+        except ValueError:
+            frame = pd.DataFrame()
+        if list(frame.columns[:3]) != first or frame["name"].duplicated().any():
+            msg = (
+                f"{file}: damaged; expected the table that `neuro-pe sweep` wrote. Delete it; the "
+                "same command finds the finished fits."
+            )
+            raise InputError(msg)
+        rows = {str(row["name"]): row for row in frame.to_dict("records")}
+        return cls(file, rows, list(frame.columns))
+
+    def has(self, job: Job) -> bool:
+        return self.rows.get(job.name, {}).get("status") == DONE
+
+    def check(self, jobs: Sequence[Job]) -> None:
+        """Refuse jobs of a name that was done with other arguments."""
+        for job in filter(self.has, jobs):
+            for name, value in job.arguments.items():
+                found, wanted = self.rows[job.name].get(name, MISSING), _text(value)
+                if found != wanted:
+                    msg = (
+                        f"{self.file}: {job.name} was done with {name} {found}, now {wanted}; "
+                        "choose another --output-dir."
+                    )
+                    raise InputError(msg)
+
+    def add(self, outcome: Outcome, jobs: Sequence[Job]) -> None:
+        """Write the row of a job that has ended, rows in the order of `jobs`."""
+        job, results = outcome.job, outcome.results or {}
+        row = {
+            "name": job.name,
+            "status": FAILED if outcome.error else DONE,
+            "error": outcome.error,
+        }
+        row |= {**job.arguments, **results}
+        self.rows[job.name] = {name: _text(value) for name, value in row.items()}
+        # Arguments stand before results, whichever job brought a column first.
+        known = dict.fromkeys([*self.columns[:3], *job.arguments, *self.columns, *results])
+        self.columns = list(known)
+        order = dict.fromkeys([*(job.name for job in jobs if job.name in self.rows), *self.rows])
+        frame = pd.DataFrame([self.rows[name] for name in order], columns=self.columns)
+        self.rows = {name: self.rows[name] for name in order}
+        write_table(frame, self.file)
+
+
+def _text(value: Any) -> str:
+    """Spell a value as in the table."""
+    if value is None or value == "" or (isinstance(value, float) and value != value):
+        return MISSING
+    if isinstance(value, float):
+        return f"{value:.7g}"
+    return " ".join(str(value).split())
+
+
+def _check(jobs: Sequence[Job], work: Work, n_workers: int | None) -> None:
+    if n_workers is not None and n_workers < 1:
+        msg = f"--workers: found {n_workers}; expected a whole number of 1 or more."
+        raise InputError(msg)
+    if work.__module__ == "__main__":
+        msg = (
+            f"work: {work.__name__} stands in a script; put it into a module that can be imported."
+        )
+        raise ValueError(msg)
+    names: set[str] = set()
+    for job in jobs:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,200}", job.name):
+            msg = f"job name {job.name!r}: expected letters, digits and any of . _ + -"
+            raise ValueError(msg)
+        if job.name in names:
+            msg = f"job name {job.name!r}: found twice; expected every job to have its own."
+            raise ValueError(msg)
+        names.add(job.name)
+
+
+@contextmanager
+def _output_folder(folder: Path) -> Iterator[tuple[Path, int]]:
+    """Make and lock the folder; leave no trace if nothing came of it."""
+    if folder.exists() and not folder.is_dir():
+        msg = f"--output-dir {folder}: found a file; expected a folder."
+        raise InputError(msg)
+    is_new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    with folder_lock(folder) as lock:
+        for leftover in folder.glob(f".{TABLE}.*"):  # of a write that was killed
+            leftover.unlink()
+        try:
+            yield folder, lock
+        finally:
+            if is_new and {file.name for file in folder.iterdir()} == {LOCK}:
+                (folder / LOCK).unlink()
+                folder.rmdir()
