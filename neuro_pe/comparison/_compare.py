@@ -198,6 +198,7 @@ def compare_source(
     found = communities or communities_for(similarity, networks=networks, seed=seed)
     matched = int(np.argmin(np.abs(found.counts - len(network_names))))
 
+    highest = max(found.labels, key=lambda labels: modularity(weights, labels))
     measured: dict[str, dict[str, np.ndarray]] = {}
     best = 0
     for null, orders in nulls.items():
@@ -208,6 +209,8 @@ def compare_source(
         best = int(np.argmax(ari[:, 0]))
         statistics |= {"ari": ari.max(axis=0), "ami": ami.max(axis=0)}
         statistics |= {"ari_matched": ari[matched], "ami_matched": ami[matched]}
+        dealt = network_structure(weights, np.concatenate([highest[None], highest[orders]]))
+        statistics["q_found"] = dealt["q_partition"]
         measured[null] = statistics
 
     rows = []
@@ -216,7 +219,7 @@ def compare_source(
             continue
         draws = {null: values[statistic] for null, values in measured.items()}
         rows += null_rows(draws, statistic=statistic, network="all")
-    for statistic, value in _found(weights, found, best=best, matched=matched).items():
+    for statistic, value in _found(found, best=best, matched=matched).items():
         rows.append({"network": "all", "statistic": statistic, "value": value})
     for column, network in enumerate(network_names):
         draws = {
@@ -333,10 +336,9 @@ def tabulate(
     return table
 
 
-def _found(weights: np.ndarray, found: Communities, *, best: int, matched: int) -> dict[str, float]:
+def _found(found: Communities, *, best: int, matched: int) -> dict[str, float]:
     """Describe the partitions found; what the given partition is has no part in the first."""
     return {
-        "q_found": max(modularity(weights, labels) for labels in found.labels),
         "gamma_found": found.resolutions[best],
         "n_communities": int(found.counts[best]),
         "gamma_matched": found.resolutions[matched],
