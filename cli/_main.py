@@ -16,6 +16,7 @@ __all__ = ["main"]
 
 COMMANDS = {
     "train": ("train", "Train masked-region models on a BIDS derivative."),
+    "sweep": ("sweep", "Train models over lists of settings, on all cores or a cluster."),
     "compare-networks": ("compare_networks", "Compare what a model learned with brain networks."),
     "atlases": ("atlases", "List and show the atlases that are known by name."),
 }

@@ -1,14 +1,24 @@
 """Command-line options made from the fields of FitSettings, and small parsers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
 import click
 
+from neuro_pe.errors import InputError
 from neuro_pe.settings import FitSettings, option_name
 
-__all__ = ["settings_options", "subjects_request"]
+__all__ = [
+    "data_options",
+    "data_request",
+    "parse_values",
+    "settings_lists",
+    "settings_options",
+    "subjects_request",
+]
+
+ENTITIES = ("atlas", "task", "session", "run", "space", "desc")
 
 
 def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,3 +50,111 @@ def subjects_request(
             "labels such as sub-01,sub-02"
         )
         raise click.BadParameter(msg, param=parameter) from None
+
+
+def settings_lists(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command one option for every field of FitSettings, each a list of values."""
+    for option in reversed(fields(FitSettings)):
+        choices = option.metadata.get("choices")
+        what = option.metadata["help"].removesuffix(".")
+        command = click.option(
+            option_name(option.name),
+            metavar="|".join(choices) + ",..." if choices else "VALUE,...",
+            show_default=str(option.default) if option.default is not None else False,
+            help=what if "[default" in what else f"{what}.",
+        )(command)
+    return command
+
+
+def parse_values(name: str, texts: Sequence[str]) -> list[Any]:
+    """Read values of an option of a fit, as they are typed or stand in a table.
+
+    Raises
+    ------
+    InputError
+        If one is not of the option's kind or out of its range.
+    """
+    option = next(option for option in fields(FitSettings) if option.name == name)
+    kind = int if option.default is None else type(option.default)
+    values = []
+    for text in texts:
+        test, expected = option.metadata["check"]
+        try:
+            value = kind(text.strip())
+            is_right = value == value and test(value)
+        except ValueError:
+            is_right = False
+        if not is_right:
+            msg = f"{name}: found {text.strip()!r}; expected {expected}."
+            raise InputError(msg)
+        values.append(value)
+    return values
+
+
+def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say where the data are and how subjects are split."""
+    for option in reversed(DATA_OPTIONS):
+        command = option(command)
+    return command
+
+
+DATA_OPTIONS = (
+    click.option("--bids-dir", type=click.Path(), help="BIDS derivative with region time series."),
+    click.option(
+        "--demo", is_flag=True, help="Use the bundled data: 12 HCP subjects, 400 TRs each."
+    ),
+    click.option("--output-dir", type=click.Path(), required=True, help="Where the models go."),
+    click.option(
+        "--atlas", help="Atlas of the time series, e.g. Glasser, Schaefer400, 4S456Parcels."
+    ),
+    click.option("--task", multiple=True, help="Only runs of this task; may be repeated."),
+    click.option("--session", multiple=True, help="Only this session; may be repeated."),
+    click.option("--run", multiple=True, help="Only this run; may be repeated."),
+    click.option("--space", help="Only time series in this space, e.g. fsLR."),
+    click.option("--desc", help="Only time series of this description, e.g. denoiseSimple."),
+    click.option("--region-names", type=click.Path(), help="Names of the columns, one a line."),
+    click.option(
+        "--test-subjects",
+        default="0.2",
+        show_default=True,
+        callback=subjects_request,
+        help="Subjects that nothing is learned from: a share, a number, or labels.",
+    ),
+    click.option(
+        "--validation-subjects",
+        default="0.15",
+        show_default=True,
+        callback=subjects_request,
+        help="Subjects that stop the training and choose the ridges: likewise.",
+    ),
+    click.option(
+        "--group-column", help="Column of participants.tsv kept in one split (family, site)."
+    ),
+)
+
+
+def data_request(options: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """Take the data options out of `options`; return the folder and the options of load_bids.
+
+    Returns
+    -------
+    tuple of (str or None, dict)
+        The folder is None for the bundled data.
+
+    Raises
+    ------
+    InputError
+        If it is not either a folder or the bundled data.
+    """
+    bids_dir, demo = options.pop("bids_dir"), options.pop("demo")
+    if demo == (bids_dir is not None):
+        msg = "--bids-dir: give either --bids-dir DIR or --demo."
+        raise InputError(msg)
+    filters = {name: options.pop(name) or None for name in (*ENTITIES, "region_names")}
+    unused = [name for name, value in filters.items() if value]
+    if demo and unused:
+        msg = (
+            f"{option_name(unused[0])}: chooses among files of --bids-dir; leave it out of --demo."
+        )
+        raise InputError(msg)
+    return bids_dir, {name: value for name, value in filters.items() if value}

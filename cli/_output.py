@@ -1,4 +1,4 @@
-"""What ``neuro-pe train`` shows: a progress bar and the table of results."""
+"""What ``neuro-pe train`` and ``neuro-pe sweep`` show: progress and the table of results."""
 
 import sys
 from collections.abc import Sequence
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from neuro_pe.jobs import JobProgress
     from neuro_pe.model_folder import ModelFolder
     from neuro_pe.settings import FitSettings
 
-__all__ = ["Progress", "results_table"]
+__all__ = ["Progress", "SweepProgress", "results_table"]
 
 
 class Progress:
@@ -90,3 +91,48 @@ def results_table(folders: Sequence["ModelFolder"]) -> str:
         model = metrics[(metrics["split"] == "test") & (metrics["predictor"] == "model")]["mse"]
         lines.append(f"spread of the model's MSE over seeds: SD {model.std():.4f}")
     return "\n".join(lines)
+
+
+class SweepProgress:
+    """A bar over fits on a terminal, else one line a finished fit."""
+
+    def __init__(self) -> None:
+        self.newest: JobProgress | None = None
+        self.bar: Any = None
+
+    def __enter__(self) -> "SweepProgress":
+        return self
+
+    def update(self, state: "JobProgress") -> None:
+        """Show where the sweep stands."""
+        self.newest = state
+        ended = state.done + state.failed
+        if not sys.stderr.isatty():
+            if state.newest is not None:
+                how = f"failed: {state.error}" if state.error else "done"
+                click.echo(f"[{ended}/{state.total}] {state.newest} {how}", err=True)
+            return
+        if self.bar is None:
+            self.bar = click.progressbar(
+                length=state.total, file=sys.stderr, item_show_func=lambda text: text
+            )
+            self.bar.__enter__()
+        failed = f", {state.failed} failed" if state.failed else ""
+        text = f"{ended} of {state.total} fits, {state.running} running{failed}"
+        self.bar.update(ended - self.bar.pos, text)
+        self.bar.render_progress()
+
+    def count(self) -> str:
+        """Say how many fits are done, for the last line."""
+        if self.newest is None:
+            return ""
+        return f": {self.newest.done} of {self.newest.total} fits are done"
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.bar is not None:
+            self.bar.__exit__(kind, error, traceback)

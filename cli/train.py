@@ -4,16 +4,15 @@ from typing import Any
 
 import click
 
-from neuro_pe.cli._options import settings_options, subjects_request
+from neuro_pe.cli._options import data_options, data_request, settings_options
 from neuro_pe.cli._output import Progress, results_table
 from neuro_pe.errors import InputError
-from neuro_pe.settings import FitSettings, option_name
+from neuro_pe.settings import FitSettings
 
 __all__ = ["command"]
 
 # The bundled data are a tenth of a small study: fewer steps, so the demo ends in minutes.
 DEMO_EPOCHS = 100
-ENTITIES = ("atlas", "task", "session", "run", "space", "desc")
 
 
 @click.command(
@@ -25,34 +24,14 @@ Examples:
       --sigma 1.0 --test-subjects sub-17,sub-18,sub-19,sub-20 --output-dir results
 """,
 )
-@click.option("--bids-dir", type=click.Path(), help="BIDS derivative with region time series.")
-@click.option("--demo", is_flag=True, help="Use the bundled data: 12 HCP subjects, 400 TRs each.")
-@click.option("--output-dir", type=click.Path(), required=True, help="Where the models go.")
-@click.option("--atlas", help="Atlas of the time series, e.g. Glasser, Schaefer400, 4S456Parcels.")
-@click.option("--task", multiple=True, help="Only runs of this task; may be repeated.")
-@click.option("--session", multiple=True, help="Only this session; may be repeated.")
-@click.option("--run", multiple=True, help="Only this run; may be repeated.")
-@click.option("--space", help="Only time series in this space, e.g. fsLR.")
-@click.option("--desc", help="Only time series of this description, e.g. denoiseSimple.")
-@click.option("--region-names", type=click.Path(), help="Names of the columns, one a line.")
+@data_options
+@click.option("--cache-dir", type=click.Path(), help="Keep the values there, out of the memory.")
 @click.option("--seeds", default=1, show_default=True, help="Number of fits, from --seed on.")
-@click.option(
-    "--test-subjects", default="0.2", show_default=True, callback=subjects_request,
-    help="Subjects that nothing is learned from: a share, a number, or labels.",
-)  # fmt: skip
-@click.option(
-    "--validation-subjects", default="0.15", show_default=True, callback=subjects_request,
-    help="Subjects that stop the training and choose the ridges: likewise.",
-)  # fmt: skip
-@click.option("--group-column", help="Column of participants.tsv kept in one split (family, site).")
 @click.option("--resume", is_flag=True, help="Go on with interrupted fits.")
 @click.option("--save-attention", is_flag=True, help="Leave attention.npz in the model folder.")
 @settings_options
 def command(
-    bids_dir: str | None,
-    demo: bool,
     output_dir: str,
-    region_names: str | None,
     seeds: int,
     test_subjects: float | int | list[str],
     validation_subjects: float | int | list[str],
@@ -66,27 +45,18 @@ def command(
     Each model is judged on unseen subjects beside linear predictors, and left with its
     positional encoding in a folder of its own below the output folder.
     """
-    if demo == (bids_dir is not None):
-        msg = "--bids-dir: give either --bids-dir DIR or --demo."
-        raise InputError(msg)
+    bids_dir, filters = data_request(options)
     if seeds < 1:
         msg = f"--seeds: found {seeds}; expected a whole number of 1 or more."
         raise InputError(msg)
-    entities = {name: options.pop(name) or None for name in ENTITIES}
-    unused = [name for name, value in {**entities, "region_names": region_names}.items() if value]
-    if demo and unused:
-        msg = (
-            f"{option_name(unused[0])}: chooses among files of --bids-dir; leave it out of --demo."
-        )
-        raise InputError(msg)
-    if demo and options["epochs"] is None:
+    if bids_dir is None and options["epochs"] is None:
         options["epochs"] = DEMO_EPOCHS
     settings = FitSettings(**options)
 
     from neuro_pe.bids import load_bids, load_demo
     from neuro_pe.experiment import train_models
 
-    cohort = load_demo() if demo else load_bids(bids_dir, region_names=region_names, **entities)
+    cohort = load_demo() if bids_dir is None else load_bids(bids_dir, **filters)
     click.echo(
         f"{len(cohort.subjects)} subjects, {len(cohort)} runs, {len(cohort.region_names)} regions"
         f" ({cohort.atlas or 'no atlas known'})"

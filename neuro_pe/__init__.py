@@ -17,6 +17,7 @@ _PUBLIC = {
     "compare_networks": "neuro_pe.comparison",
     "load_bids": "neuro_pe.bids",
     "load_demo": "neuro_pe.bids",
+    "sweep": "neuro_pe.sweeps",
     "train_models": "neuro_pe.experiment",
 }
 

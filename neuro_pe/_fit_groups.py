@@ -18,14 +18,21 @@ def group_fits(models: Sequence[ModelFolder]) -> dict[str, list[ModelFolder]]:
     groups: dict[str, list[ModelFolder]] = {}
     for model in models:
         _check_same_data(model, first)
-        fit = model.settings.name.removesuffix(f"_seed-{model.settings.seed}")
+        fit = _name(model).removesuffix(f"_seed-{model.settings.seed}")
         for other in groups.setdefault(fit, []):
             if other.settings.seed == model.settings.seed:
-                msg = f"{model.path} and {other.path}: both are {model.settings.name}; give one."
+                msg = f"{model.path} and {other.path}: both are {_name(model)}; give one."
                 raise InputError(msg)
             _check_same_settings(model, other)
         groups[fit].append(model)
     return groups
+
+
+def _name(model: ModelFolder) -> str:
+    """Name of the folder, which says more after a sweep, unless somebody renamed it."""
+    start, end = model.settings.name.split("_seed-")
+    mine = model.path.name.startswith(f"{start}_") and model.path.name.endswith(f"_seed-{end}")
+    return model.path.name if mine else model.settings.name
 
 
 def _check_same_data(model: ModelFolder, first: ModelFolder) -> None:

@@ -249,8 +249,9 @@ class _Table:
                 "same command finds the finished fits."
             )
             raise InputError(msg)
-        rows = {str(row["name"]): row for row in frame.to_dict("records")}
-        return cls(file, rows, list(frame.columns))
+        columns = [str(column) for column in frame.columns]
+        rows = [dict(zip(columns, row, strict=True)) for row in frame.itertuples(index=False)]
+        return cls(file, {row["name"]: row for row in rows}, columns)
 
     def has(self, job: Job) -> bool:
         return self.rows.get(job.name, {}).get("status") == DONE

@@ -1,0 +1,172 @@
+"""``neuro-pe sweep``."""
+
+import csv
+import os
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from neuro_pe.cli._options import data_options, data_request, parse_values, settings_lists
+from neuro_pe.cli._output import SweepProgress
+from neuro_pe.errors import InputError
+from neuro_pe.settings import FitSettings, option_name
+
+if TYPE_CHECKING:
+    from neuro_pe.jobs import DaskCluster
+    from neuro_pe.sweeps import SweepSummary
+
+__all__ = ["command"]
+
+NAMES = [option.name for option in fields(FitSettings)]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  neuro-pe sweep --demo --epochs 20 --sigma 0.1,1 --seeds 2 --output-dir demo_sweep
+  neuro-pe sweep --bids-dir derivatives/xcp_d --sigma 0.05,0.1,0.2,1 --encoding learn,random \\
+      --mask-ratio 0.5,0.9 --seeds 15 --output-dir sweep
+  neuro-pe sweep --bids-dir derivatives/xcp_d --settings settings.tsv --seeds 15 \\
+      --dask-scheduler-file scheduler.json --output-dir sweep
+""",
+)
+@data_options
+@click.option("--seeds", default=1, show_default=True, help="Fits a setting, from --seed on.")
+@click.option(
+    "--settings",
+    "settings_file",
+    type=click.Path(),
+    metavar="FILE.tsv",
+    help="One row a setting, columns named like options; crossed with the lists below.",
+)
+@click.option("--workers", type=int, help="Processes, a thread each.  [default: one a core]")
+@click.option("--dask", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler.")
+@click.option(
+    "--dask-scheduler-file", type=click.Path(), metavar="FILE", help="The same, from its file."
+)
+@settings_lists
+def command(
+    output_dir: str,
+    seeds: int,
+    settings_file: str | None,
+    workers: int | None,
+    dask: str | None,
+    dask_scheduler_file: str | None,
+    test_subjects: float | int | list[str],
+    validation_subjects: float | int | list[str],
+    group_column: str | None,
+    **options: Any,
+) -> int:
+    """Fit a model for every combination of settings and every seed.
+
+    Options of a fit take lists: --sigma 0.1,0.2,1. There is a row a fit in sweep.tsv, as soon as
+    it ends. The same command again does only what is missing or failed. Exit status 1: some fits
+    failed.
+    """
+    bids_dir, filters = data_request(options)
+    given = {name: options[name].split(",") for name in NAMES if options[name] is not None}
+    grid = {name: parse_values(name, texts) for name, texts in given.items()}
+    rows = [{}] if settings_file is None else _read_settings(settings_file, grid)
+
+    from neuro_pe.sweeps import grid_settings, sweep, sweep_text
+
+    settings = grid_settings(grid, rows)
+    n_asked = len(rows) * _product(len(values) for values in grid.values())
+    if n_asked > len(settings):
+        click.echo(
+            f"{n_asked} combinations are {len(settings)} settings: some differ only in a sigma "
+            "that their encoding does not use, or stand there twice."
+        )
+    if bids_dir is None:
+        from neuro_pe.bids import demo_dir
+
+        bids_dir, filters = os.fspath(demo_dir()), {"atlas": "Glasser"}
+    try:
+        with SweepProgress() as progress:
+            summary = sweep(
+                bids_dir,
+                output_dir=output_dir,
+                settings=settings,
+                n_seeds=seeds,
+                test_subjects=test_subjects,
+                validation_subjects=validation_subjects,
+                group_column=group_column,
+                filters=filters,
+                n_workers=workers,
+                dask=_cluster(dask, dask_scheduler_file),
+                progress=progress.update,
+            )
+    except KeyboardInterrupt:
+        msg = f"Interrupted{progress.count()}; the same command goes on."
+        raise KeyboardInterrupt(msg) from None
+    click.echo(sweep_text(summary))
+    click.echo(f"\nThe table is {os.path.join(output_dir, 'sweep.tsv')}.")
+    _tell_failures(summary)
+    return 1 if len(summary.failed) else 0
+
+
+def _tell_failures(summary: "SweepSummary") -> None:
+    """Say what failed, one line an error."""
+    failed = summary.failed
+    for error, some in failed.groupby("error", sort=False):
+        others = f" and {len(some) - 1} more" if len(some) > 1 else ""
+        click.echo(f"Failed: {some['name'].iloc[0]}{others}: {error}", err=True)
+    if len(failed):
+        total = len(summary.table)
+        click.echo(
+            f"{len(failed)} of {total} fits failed; the same command tries them again.", err=True
+        )
+
+
+def _cluster(address: str | None, scheduler_file: str | None) -> "DaskCluster | None":
+    from neuro_pe.jobs import DaskCluster
+
+    if address is None and scheduler_file is None:
+        return None
+    return DaskCluster(address=address, scheduler_file=scheduler_file)
+
+
+def _product(sizes: Any) -> int:
+    total = 1
+    for size in sizes:
+        total *= size
+    return total
+
+
+def _read_settings(file: str, grid: dict[str, Any]) -> list[dict[str, Any]]:
+    """Read a table of settings: a row each, ``n/a`` for the default."""
+    with open(file, encoding="utf-8-sig", newline="") as lines:
+        table = list(csv.reader(lines, delimiter="\t"))
+    header = [name.strip().replace("-", "_").lstrip("_") for name in table[0]] if table else []
+    for name in header:
+        if name not in NAMES or name in grid or header.count(name) > 1:
+            what = "no option of a fit" if name not in NAMES else "twice"
+            where = f"{option_name(name)} is given too" if name in grid else what
+            msg = f"--settings {file}: column {name!r}: {where}."
+            raise InputError(msg)
+    rows = []
+    for number, cells in enumerate(table[1:], start=2):
+        if not any(cell.strip() for cell in cells):
+            continue
+        if len(cells) != len(header):
+            msg = (
+                f"--settings {file}: line {number} has {len(cells)} cells where its header has "
+                f"{len(header)}; separate them by tabs."
+            )
+            raise InputError(msg)
+        try:
+            rows.append(
+                {
+                    name: parse_values(name, [cell])[0]
+                    for name, cell in zip(header, cells, strict=True)
+                    if cell.strip() not in ("", "n/a")
+                }
+            )
+        except InputError as error:
+            msg = f"--settings {file}: line {number}: {error}"
+            raise InputError(msg) from None
+    if not rows:
+        msg = f"--settings {file}: no rows; expected a header of options and a row a setting."
+        raise InputError(msg)
+    return rows

@@ -1,0 +1,354 @@
+"""Sweeps over the settings of masked-region models: a grid in, one table of fits out."""
+
+import itertools
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from neuro_pe._sweep_summary import SweepSummary, summarize_sweep, sweep_text
+from neuro_pe.derivatives import atomic_path, write_json, write_table
+from neuro_pe.errors import InputError
+from neuro_pe.jobs import DaskCluster, Job, JobProgress, run_jobs
+from neuro_pe.settings import FitSettings
+from neuro_pe.timeseries import Cohort
+
+__all__ = ["SweepSummary", "fit_name", "grid_settings", "sweep", "sweep_text"]
+
+DESCRIPTION = "sweep.json"
+SUMMARY = "sweep_settings.tsv"
+FIGURE = Path("figures") / "sweep_sigma.png"
+BASELINES = "baselines"
+WITH_SIGMA = ("learn", "random")
+NAMED = ("encoding", "sigma", "mask_ratio", "seed")  # stand in every name
+
+
+def grid_settings(
+    grid: Mapping[str, Sequence[Any]], rows: Sequence[Mapping[str, Any]] = ({},)
+) -> list[FitSettings]:
+    """Return every combination of the grid's values, each once.
+
+    Parameters
+    ----------
+    grid : mapping of str to sequence
+        Values of options of :class:`FitSettings`; all others have their defaults.
+    rows : sequence of mapping
+        Combinations that the grid is crossed with.
+
+    Returns
+    -------
+    list of FitSettings
+        Sigma has no meaning for an encoding that starts from no noise: such combinations are one.
+
+    Raises
+    ------
+    InputError
+        If an option is unknown, has no value, or a value is out of range.
+
+    Examples
+    --------
+    >>> from neuro_pe.sweeps import grid_settings
+    >>> settings = grid_settings({"encoding": ["learn", "nope"], "sigma": [0.1, 1.0]})
+    >>> [(each.encoding, each.sigma) for each in settings]
+    [('learn', 0.1), ('learn', 1.0), ('nope', 0.1)]
+    """
+    known = [option.name for option in fields(FitSettings)]
+    for name in dict.fromkeys([*grid, *(name for row in rows for name in row)]):
+        if name not in known:
+            msg = f"{name}: no option of a fit; expected some of {', '.join(known)}."
+            raise InputError(msg)
+    for name, values in grid.items():
+        if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
+            msg = f"{name}: found {values!r}; expected a list of values."
+            raise InputError(msg)
+    found: dict[FitSettings, None] = {}
+    for row in rows:
+        for values in itertools.product(*grid.values()):
+            settings = FitSettings(**dict(zip(grid, values, strict=True)) | dict(row))
+            found.setdefault(_without_idle_sigma(settings))
+    return list(found)
+
+
+def _without_idle_sigma(settings: FitSettings) -> FitSettings:
+    if settings.encoding in WITH_SIGMA:
+        return settings
+    return replace(settings, sigma=FitSettings.sigma)
+
+
+def fit_name(settings: FitSettings) -> str:
+    """Name a fit by its settings: no two of different settings have the same name.
+
+    Parameters
+    ----------
+    settings : FitSettings
+
+    Returns
+    -------
+    str
+        :attr:`FitSettings.name`, with every further option that is not at its default.
+
+    Examples
+    --------
+    >>> from neuro_pe.settings import FitSettings
+    >>> from neuro_pe.sweeps import fit_name
+    >>> fit_name(FitSettings(sigma=0.2, width=64))
+    'encoding-learn_sigma-0.2_mask-0.9_width-64_seed-0'
+    """
+    parts = [f"encoding-{settings.encoding}"]
+    if settings.encoding in WITH_SIGMA:
+        parts.append(f"sigma-{_spell(settings.sigma)}")
+    parts.append(f"mask-{_spell(settings.mask_ratio)}")
+    for option in fields(settings):
+        value = getattr(settings, option.name)
+        if option.name not in NAMED and value != option.default:
+            parts.append(f"{option.name.replace('_', '-')}-{_spell(value)}")
+    return "_".join([*parts, f"seed-{settings.seed}"])
+
+
+def _spell(value: Any) -> str:
+    short = f"{value:g}" if isinstance(value, float) else str(value)
+    return short if not isinstance(value, float) or float(short) == value else repr(value)
+
+
+def sweep(
+    data: Cohort | str | os.PathLike[str],
+    *,
+    output_dir: str | os.PathLike[str],
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    settings: Sequence[FitSettings] | None = None,
+    n_seeds: int = 1,
+    test_subjects: float | int | Sequence[str] = 0.2,
+    validation_subjects: float | int | Sequence[str] = 0.15,
+    group_column: str | None = None,
+    filters: Mapping[str, Any] | None = None,
+    n_workers: int | None = None,
+    dask: DaskCluster | None = None,
+    progress: Callable[[JobProgress], None] | None = None,
+) -> SweepSummary:
+    """Fit a model for every setting and seed, and compare the settings.
+
+    The same call again does what is missing: fits that are done are kept, failed ones are tried
+    again, and one that was stopped goes on from its checkpoint.
+
+    Parameters
+    ----------
+    data : Cohort or path-like
+        A BIDS derivative, which each process reads itself; or runs, which are sent to each
+        process once.
+    output_dir : path-like
+        Gets a model folder a fit, ``sweep.tsv`` (a row a fit), ``sweep_settings.tsv`` (a row a
+        setting) and ``figures/sweep_sigma.png``.
+    grid : mapping of str to sequence, or None
+        Values by option, ``{"sigma": [0.1, 1.0], "encoding": ["learn", "random"]}``.
+    settings : sequence of FitSettings, or None
+        In place of a grid.
+    n_seeds : int
+        Fits a setting, from its seed on.
+    test_subjects, validation_subjects, group_column
+        See :func:`neuro_pe.experiment.split_cohort`.
+    filters : mapping or None
+        Options of :func:`neuro_pe.load_bids`, if `data` is a path.
+    n_workers : int or None
+        Processes, each with one thread; None is one a core.
+    dask : DaskCluster or None
+        Takes the place of processes on this machine.
+    progress : callable or None
+        Called when fits have been started and when one ends.
+
+    Returns
+    -------
+    SweepSummary
+
+    Raises
+    ------
+    InputError
+        If options are wrong, or the folder holds a sweep of other data or splits.
+
+    Examples
+    --------
+    >>> import neuro_pe as npe
+    >>> result = npe.sweep("derivatives/xcp_d", output_dir="results", n_seeds=15,
+    ...                    grid={"sigma": [0.1, 0.2, 1.0]})  # doctest: +SKIP
+    """
+    if n_seeds < 1:
+        msg = f"--seeds: found {n_seeds}; expected a whole number of 1 or more."
+        raise InputError(msg)
+    if settings is not None and grid is not None:
+        msg = "grid: found settings too; expected one of grid and settings."
+        raise InputError(msg)
+    wanted = grid_settings(grid or {}) if settings is None else settings
+    fits = dict.fromkeys(
+        replace(_without_idle_sigma(each), seed=each.seed + number)
+        for each in wanted
+        for number in range(n_seeds)
+    )
+    jobs = [Job(name=fit_name(each), arguments=asdict(each)) for each in fits]
+    folder = Path(output_dir).resolve()
+    source = _Source(
+        output_dir=os.fspath(folder),
+        cohort=data if isinstance(data, Cohort) else None,
+        bids_dir=None if isinstance(data, Cohort) else os.fspath(Path(data).resolve()),
+        filters=dict(filters or {}),
+        split={
+            "test_subjects": test_subjects,
+            "validation_subjects": validation_subjects,
+            "group_column": group_column,
+        },
+    )
+    if source.differs():
+        source.check()
+    before = _modified(folder)
+    table = run_jobs(
+        jobs,
+        fit_job,
+        output_dir=output_dir,
+        prepare=lambda: source.prepare(min(each.window for each in fits)),
+        is_there=lambda job: (folder / job.name).is_dir(),
+        n_workers=n_workers,
+        dask=dask,
+        progress=progress,
+    )
+    summary = summarize_sweep(table)
+    _write(summary, folder, anew=_modified(folder) != before)
+    return summary
+
+
+def _modified(folder: Path) -> float | None:
+    file = folder / "sweep.tsv"
+    return file.stat().st_mtime_ns if file.exists() else None
+
+
+def _write(summary: SweepSummary, folder: Path, *, anew: bool) -> None:
+    write_table(summary.settings, folder / SUMMARY)
+    if not summary.has_curve or (not anew and (folder / FIGURE).exists()):
+        return
+    from neuro_pe._sweep_figure import plot_sigma_curve
+
+    (folder / FIGURE).parent.mkdir(exist_ok=True)
+    with atomic_path(folder / FIGURE) as temporary:
+        plot_sigma_curve(summary).savefig(temporary, dpi=150)
+
+
+@dataclass(kw_only=True)
+class _Source:
+    """Where the data are, and how their subjects are split: the same for all fits of a folder."""
+
+    output_dir: str
+    cohort: Cohort | None
+    bids_dir: str | None
+    filters: dict[str, Any]
+    split: dict[str, Any]
+
+    def load(self) -> Cohort:
+        """Return the runs, read once a process."""
+        if self.cohort is None:
+            from neuro_pe.bids import load_bids
+
+            assert self.bids_dir is not None
+            self.cohort = load_bids(self.bids_dir, **self.filters)
+        return self.cohort
+
+    def differs(self) -> bool:
+        """Whether the folder holds a sweep that was asked for with other words."""
+        file = Path(self.output_dir) / DESCRIPTION
+        return file.exists() and (
+            self.bids_dir is None or self._description(file).get("asked") != self._asked()
+        )
+
+    def check(self) -> None:
+        """Refuse a folder that holds a sweep of other data."""
+        from neuro_pe.fitting import describe_data
+
+        file = Path(self.output_dir) / DESCRIPTION
+        if not file.exists():
+            return
+        old = self._description(file)
+        new = {"data": describe_data(self.load())["fingerprint"], "split": self._asked()["split"]}
+        for name, what in (("data", "data"), ("split", "requests for its splits")):
+            found = old[name]["fingerprint"] if name == "data" else old["asked"]["split"]
+            if found != new[name]:
+                msg = (
+                    f"--output-dir {self.output_dir}: holds a sweep of other {what}; choose "
+                    "another folder, or delete it."
+                )
+                raise InputError(msg)
+
+    def prepare(self, window: int) -> "_Source":
+        """Find mistakes before the first fit; return what workers get."""
+        from neuro_pe.experiment import check_output_dir, split_cohort
+        from neuro_pe.fitting import describe_data
+        from neuro_pe.windows import long_enough
+
+        check_output_dir(Path(self.output_dir))
+        self.check()
+        cohort = self.load()
+        split_cohort(long_enough(cohort, window=window), **self.split)
+        content = {"format_version": 1, "asked": self._asked(), "data": describe_data(cohort)}
+        write_json(content, Path(self.output_dir) / DESCRIPTION)
+        return self if self.bids_dir is None else replace(self, cohort=None)
+
+    def _asked(self) -> dict[str, Any]:
+        asked = {"bids_dir": self.bids_dir, "filters": self.filters, "split": self.split}
+        return json.loads(json.dumps(asked, default=str))
+
+    @staticmethod
+    def _description(file: Path) -> dict[str, Any]:
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+            content["asked"]["split"], content["data"]["fingerprint"]
+        except (ValueError, KeyError, TypeError):
+            msg = f"{file}: damaged; expected what `neuro-pe sweep` wrote. Delete it."
+            raise InputError(msg) from None
+        return content
+
+
+def fit_job(job: Job, source: _Source) -> dict[str, Any]:
+    """Do one fit of a sweep and return its row of the table."""
+    import warnings
+
+    from neuro_pe.experiment import train_models
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the coordinator has said it
+        cohort = source.load()
+    [folder] = train_models(
+        cohort,
+        output_dir=source.output_dir,
+        settings=FitSettings.from_mapping(job.arguments),
+        folder_name=job.name,
+        baselines_dir=Path(source.output_dir) / BASELINES,
+        resume=True,
+        **source.split,
+    )
+    return fit_results(folder.metrics)
+
+
+def fit_results(metrics: pd.DataFrame) -> dict[str, Any]:
+    """Return the row of a fit: its newest errors beside those of the baselines."""
+    history = metrics[metrics["split"] == "train"]
+    model = metrics[metrics["predictor"] == "model"]
+    results: dict[str, Any] = {
+        "best_epoch": None,
+        "core_seconds": float(history["seconds"].max()),
+        "validation_mse": None,
+        "test_mse": None,
+        "n_validation": None,
+        "n_test": None,
+    }
+    validation = model[model["split"] == "validation"]
+    if len(validation):
+        best = validation.iloc[int(validation["mse"].argmin())]
+        results |= {"best_epoch": int(best["epoch"]), "validation_mse": float(best["mse"])}
+        results["n_validation"] = int(best["n"])
+    for row in metrics[metrics["split"] == "test"].to_dict("records"):
+        if row["predictor"] == "model":
+            results |= {"best_epoch": int(row["epoch"]), "n_test": int(row["n"])}
+            results["test_mse"] = float(row["mse"])
+    baselines = metrics[(metrics["predictor"] != "model")]
+    for row in baselines.to_dict("records"):
+        results[f"{row['split']}_mse_{row['predictor']}"] = float(row["mse"])
+    return results
