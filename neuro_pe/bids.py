@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from neuro_pe import atlases
 from neuro_pe._bids_files import BidsTree, SeriesFile, scan
 from neuro_pe._bids_select import Wanted, select_files
 from neuro_pe._bids_values import SeriesTable, read_names, read_series
+from neuro_pe.cache import Keep, cached_cohort
 from neuro_pe.errors import InputError
 from neuro_pe.timeseries import Cohort, RegionTimeSeries
 
@@ -34,6 +36,7 @@ def load_bids(
     desc: Wanted = None,
     subjects: Wanted = None,
     region_names: str | os.PathLike[str] | Sequence[str] | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
 ) -> Cohort:
     """Load the region time series of a BIDS derivative folder, all in one region order.
 
@@ -56,6 +59,9 @@ def load_bids(
     region_names : path-like, sequence of str or None
         Region names in column order, for files without names: a list, a file with one name a
         line, or a TSV with a column ``name``.
+    cache_dir : path-like or None
+        Folder for a cache of the values, which are then mapped from there instead of held in
+        memory. The next call with the same arguments reads no source file unless one has changed.
 
     Returns
     -------
@@ -89,16 +95,36 @@ def load_bids(
     }
     files = select_files(tree, atlas=atlas, wanted=filters)
     given = None if region_names is None else _given_names(region_names)
-    runs, columns, known = _read_runs(files, tree, atlas, given)
-    cohort = Cohort.from_runs(
-        runs,
-        regions=columns[0].regions,
-        dropped=_merge_dropped(columns),
-        atlas=known.name if known else None,
-        participants=_read_participants(tree.folder, files[0].root),
-    )
-    _check_same_data(cohort)
-    return cohort
+
+    def build(keep_read: Keep | None = None, keep: Keep | None = None) -> Cohort:
+        runs, columns, known = _read_runs(files, tree, atlas, given, keep_read)
+        cohort = Cohort.from_runs(
+            runs,
+            regions=columns[0].regions,
+            dropped=_merge_dropped(columns),
+            atlas=known.name if known else None,
+            participants=_read_participants(tree.folder, files[0].root),
+            keep=keep,
+        )
+        _check_same_data(cohort)
+        return cohort
+
+    if cache_dir is None:
+        return build()
+    asked = {"bids_dir": str(tree.folder.resolve()), "atlas": atlas, "names": given}
+    asked |= {name: np.ravel(value).astype(str).tolist() for name, value in filters.items()}
+    return cached_cohort(Path(cache_dir), asked=asked, source=_state(files, tree), build=build)
+
+
+def _state(files: Sequence[SeriesFile], tree: BidsTree) -> dict[str, Any]:
+    """Size and time of change of everything that a cohort is made from."""
+    sidecars = [path for listed in tree.sidecars.values() for _, _, path in listed]
+    tables = [
+        place / "participants.tsv" for place in _participants_folders(tree.folder, files[0].root)
+    ]
+    paths = [*(file.path for file in files), *sidecars, *filter(Path.exists, tables)]
+    states = {str(path): path.stat() for path in paths}
+    return {name: [state.st_size, state.st_mtime_ns] for name, state in states.items()}
 
 
 def demo_dir() -> Path:
@@ -143,7 +169,11 @@ class _Columns:
 
 
 def _read_runs(
-    files: Sequence[SeriesFile], tree: BidsTree, atlas: str | None, given: list[str] | None
+    files: Sequence[SeriesFile],
+    tree: BidsTree,
+    atlas: str | None,
+    given: list[str] | None,
+    keep: Keep | None,
 ) -> tuple[list[RegionTimeSeries], list[_Columns], atlases.Atlas | None]:
     """Read the files one by one, with the columns of each as regions of one atlas."""
     runs: list[RegionTimeSeries] = []
@@ -174,18 +204,17 @@ def _read_runs(
         columns = matched[tuple(names)]
         sidecar_tr = tree.repetition_time(file)
         times.append((file.path, sidecar_tr, table.tr))
-        runs.append(
-            RegionTimeSeries(
-                values=table.values[:, columns.positions],
-                regions=tuple(columns.regions["name"]),
-                tr=table.tr if sidecar_tr is None else sidecar_tr,
-                subject=file.entities["sub"],
-                session=file.entities.get("ses"),
-                task=file.entities.get("task"),
-                run=file.entities.get("run"),
-                source=str(file.path),
-            )
+        run = RegionTimeSeries(
+            values=table.values[:, columns.positions],
+            regions=tuple(columns.regions["name"]),
+            tr=table.tr if sidecar_tr is None else sidecar_tr,
+            subject=file.entities["sub"],
+            session=file.entities.get("ses"),
+            task=file.entities.get("task"),
+            run=file.entities.get("run"),
+            source=str(file.path),
         )
+        runs.append(run if keep is None else keep(run))
     _warn_of_times(times)
     return runs, list(matched.values()), known
 
@@ -304,12 +333,16 @@ def _check_same_data(cohort: Cohort) -> None:
         warnings.warn(msg, stacklevel=3)
 
 
-def _read_participants(folder: Path, root: Path) -> pd.DataFrame | None:
-    """Read ``participants.tsv`` of the derivative, else of the data set around it."""
+def _participants_folders(folder: Path, root: Path) -> list[Path]:
     folders = [root, folder]
     if root.resolve().parent.name == "derivatives":
         folders.append(root.resolve().parent.parent)
-    paths = [place / "participants.tsv" for place in folders]
+    return folders
+
+
+def _read_participants(folder: Path, root: Path) -> pd.DataFrame | None:
+    """Read ``participants.tsv`` of the derivative, else of the data set around it."""
+    paths = [place / "participants.tsv" for place in _participants_folders(folder, root)]
     path = next((path for path in paths if path.exists()), None)
     if path is None:
         return None
