@@ -117,7 +117,7 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("options", "words"),
         [
-            (["--sigmaa", "1"], "No such option '--sigmaa'"),
+            (["--sigmaa", "1"], "--sigmaa"),
             (["--optimizer", "sgd"], "Invalid value for '--optimizer'"),
             (["--layers", "two"], "Invalid value for '--layers'"),
             (["--heads", "2.5"], "Invalid value for '--heads'"),
