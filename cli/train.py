@@ -32,6 +32,7 @@ Examples:
 @settings_options
 def command(
     output_dir: str,
+    cache_dir: str | None,
     seeds: int,
     test_subjects: float | int | list[str],
     validation_subjects: float | int | list[str],
@@ -46,6 +47,9 @@ def command(
     positional encoding in a folder of its own below the output folder.
     """
     bids_dir, filters = data_request(options)
+    if bids_dir is None and cache_dir:
+        msg = "--cache-dir: keeps the values of --bids-dir; leave it out of --demo."
+        raise InputError(msg)
     if seeds < 1:
         msg = f"--seeds: found {seeds}; expected a whole number of 1 or more."
         raise InputError(msg)
@@ -56,7 +60,9 @@ def command(
     from neuro_pe.bids import load_bids, load_demo
     from neuro_pe.experiment import train_models
 
-    cohort = load_demo() if bids_dir is None else load_bids(bids_dir, **filters)
+    cohort = (
+        load_demo() if bids_dir is None else load_bids(bids_dir, cache_dir=cache_dir, **filters)
+    )
     click.echo(
         f"{len(cohort.subjects)} subjects, {len(cohort)} runs, {len(cohort.region_names)} regions"
         f" ({cohort.atlas or 'no atlas known'})"

@@ -87,6 +87,12 @@ class TestSuccess:
         assert subjects.query("split == 'test'")["subject"].tolist() == ["02", "03"]
         assert (subjects["split"] == "validation").sum() == 1
 
+    def test_values_kept_in_a_cache_give_the_same(self, train, tmp_path):
+        direct = train()
+        cached = train("--cache-dir", tmp_path / "cache")  # the fit is kept: same fingerprint
+        assert cached == direct
+        assert list((tmp_path / "cache").iterdir())
+
     def test_families(self, train, tmp_path):
         code, *_ = train("--group-column", "family")
         assert code == 0
