@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import uuid
@@ -61,6 +62,8 @@ def run_on_dask(
         msg = f"--dask-scheduler-file {place}: no such file; `dask scheduler` writes it."
         raise InputError(msg)
     with dask.config.set({"distributed.comm.timeouts.connect": f"{PATIENCE}s"}):
+        # What it logs is told in one line below.
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
         try:
             client = Client(
                 address=cluster.address,
@@ -85,14 +88,14 @@ def run_on_dask(
                 ] = job
             left = len(jobs)
             yield None, _running(client, left)
-            for future in as_completed(futures):
+            for future in as_completed(futures, loop=client.loop):
                 if future.status == "finished":
                     outcome = future.result()
                 elif future.status == "error":
                     outcome = Outcome(job=futures[future], error=_why(future.exception()))
                 else:  # cancelled, as all are when the connection is lost
                     msg = (
-                        f"--dask {place}: the scheduler was lost with {left} fits to go; start it "
+                        f"--dask {place}: the scheduler was lost with {left} jobs to go; start it "
                         "and its workers, and the same command goes on."
                     )
                     raise OSError(msg)

@@ -229,9 +229,8 @@ def _baseline_lines(table: pd.DataFrame, width: int) -> list[str]:
 def _choice_line(choice: Choice) -> str:
     start = f"Lowest validation MSE: {choice.best}. "
     if choice.n_seeds < 2:
-        return (
-            start + f"With {choice.n_seeds} seed it cannot be told from {choice.next}; add --seeds."
-        )
+        seeds = f"{choice.n_seeds} shared seed{'s' if choice.n_seeds == 0 else ''}"
+        return start + f"With {seeds} it cannot be told from {choice.next}; add --seeds."
     interval = f"{choice.difference:+.4f} [{choice.low:+.4f}, {choice.high:+.4f}]"
     verdict = "the seeds tell them apart" if choice.is_clear else "the seeds cannot tell them apart"
     return start + f"Minus the next, {choice.next}: {interval}, {choice.n_seeds} seeds: {verdict}."
