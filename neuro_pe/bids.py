@@ -111,8 +111,8 @@ def load_bids(
 
     if cache_dir is None:
         return build()
-    asked = {"bids_dir": str(tree.folder.resolve()), "atlas": atlas, "names": given}
-    asked |= {name: np.ravel(value).astype(str).tolist() for name, value in filters.items()}
+    asked = {"bids_dir": str(tree.folder.resolve()), "atlas": str(atlas), "names": str(given)}
+    asked |= {name: str(value) for name, value in filters.items()}
     return cached_cohort(Path(cache_dir), asked=asked, source=_state(files, tree), build=build)
 
 

@@ -101,8 +101,12 @@ def write_dataset_description(
     name : str
         Name of the data set.
     sources : list of str
-        Where the data came from (``SourceDatasets``).
+        Where the data came from (``SourceDatasets``). Those that the file names already stay.
     """
+    path = Path(folder) / "dataset_description.json"
+    if path.exists():
+        earlier = json.loads(path.read_text(encoding="utf-8")).get("SourceDatasets", [])
+        sources = list(dict.fromkeys([*(source["URL"] for source in earlier), *sources]))
     description = {
         "Name": name,
         "BIDSVersion": BIDS_VERSION,
@@ -110,4 +114,4 @@ def write_dataset_description(
         "GeneratedBy": [{"Name": "neuro_pe", "Version": __version__}],
         "SourceDatasets": [{"URL": source} for source in sources],
     }
-    write_json(description, Path(folder) / "dataset_description.json")
+    write_json(description, path)

@@ -98,3 +98,10 @@ def test_dataset_description_is_that_of_a_derivative(tmp_path):
     }
     assert content["DatasetType"] == "derivative"
     assert content["GeneratedBy"][0]["Version"]
+
+
+def test_sources_of_earlier_fits_stay(tmp_path):
+    for source in ("/data/a", "/data/b", "/data/a"):
+        write_dataset_description(tmp_path, name="Models", sources=[source])
+    content = json.loads((tmp_path / "dataset_description.json").read_text())
+    assert content["SourceDatasets"] == [{"URL": "/data/a"}, {"URL": "/data/b"}]
