@@ -7,6 +7,7 @@ import os
 import pickle
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from neuro_pe.errors import InputError
 if TYPE_CHECKING:
     from neuro_pe.jobs import DaskCluster
 
-__all__ = ["run_on_dask"]
+__all__ = ["connect", "run_on_dask"]
 
 # Seconds until a scheduler that does not answer is given up.
 PATIENCE = 10
@@ -26,11 +27,56 @@ PATIENCE = 10
 LARGE = 100_000
 
 
+@contextmanager
+def connect(cluster: DaskCluster) -> Iterator[Any]:
+    """Give a client of the cluster.
+
+    Parameters
+    ----------
+    cluster : DaskCluster
+
+    Raises
+    ------
+    InputError
+        If Dask is not installed or no scheduler answers.
+    """
+    try:
+        import dask
+        from distributed import Client
+    except ImportError:
+        msg = '--dask: the package distributed is missing; pip install "neuro_pe[dask]".'
+        raise InputError(msg) from None
+    if cluster.scheduler_file is not None and not Path(cluster.scheduler_file).is_file():
+        msg = (
+            f"--dask-scheduler-file {cluster.scheduler_file}: no such file; `dask scheduler` "
+            "writes it."
+        )
+        raise InputError(msg)
+    with dask.config.set({"distributed.comm.timeouts.connect": f"{PATIENCE}s"}):
+        # What it logs is told in one line.
+        logging.getLogger("distributed").setLevel(logging.CRITICAL)
+        try:
+            client = Client(
+                address=cluster.address,
+                scheduler_file=cluster.scheduler_file,
+                timeout=PATIENCE,
+                set_as_default=False,
+            )
+        except (OSError, ValueError):
+            msg = f"--dask {_place(cluster)}: no scheduler answers there; start `dask scheduler`."
+            raise InputError(msg) from None
+        try:
+            yield client
+        finally:
+            client.close(timeout=2)
+
+
 def run_on_dask(
     jobs: Sequence[Job],
     work: Work,
     context: Any,
     *,
+    client: Any,
     cluster: DaskCluster,
     locks: Path,
 ) -> Iterator[tuple[Outcome | None, int]]:
@@ -40,69 +86,47 @@ def run_on_dask(
     ----------
     jobs, work, context
         Workers must be able to import the module of `work`.
+    client : distributed.Client
     cluster : DaskCluster
     locks : Path
         Folder that all workers see: a job that an earlier caller left running there is waited for.
 
     Raises
     ------
-    InputError
-        If Dask is not installed or no scheduler answers.
     OSError
         If the scheduler is lost.
     """
-    try:
-        import dask
-        from distributed import Client, as_completed
-    except ImportError:
-        msg = '--dask: the package distributed is missing; pip install "neuro_pe[dask]".'
-        raise InputError(msg) from None
-    place = cluster.address or os.fspath(cluster.scheduler_file or "")
-    if cluster.scheduler_file is not None and not Path(cluster.scheduler_file).is_file():
-        msg = f"--dask-scheduler-file {place}: no such file; `dask scheduler` writes it."
-        raise InputError(msg)
-    with dask.config.set({"distributed.comm.timeouts.connect": f"{PATIENCE}s"}):
-        # What it logs is told in one line below.
-        logging.getLogger("distributed").setLevel(logging.CRITICAL)
-        try:
-            client = Client(
-                address=cluster.address,
-                scheduler_file=cluster.scheduler_file,
-                timeout=PATIENCE,
-                set_as_default=False,
+    from distributed import as_completed
+
+    payload: Any = pickle.dumps((work, context))
+    if len(payload) > LARGE:
+        [payload] = client.scatter([payload], broadcast=True)
+    # Keys of this call alone: an earlier one's tasks may still be known to workers.
+    call = uuid.uuid4().hex[:8]
+    place = os.fspath(locks)
+    futures = {
+        client.submit(_run, payload, job, place, key=f"{job.name}-{call}", pure=False): job
+        for job in jobs
+    }
+    left = len(jobs)
+    yield None, _running(client, left)
+    for future in as_completed(futures, loop=client.loop):
+        if future.status == "finished":
+            outcome = future.result()
+        elif future.status == "error":
+            outcome = Outcome(job=futures[future], error=_why(future.exception()))
+        else:  # cancelled, as all are when the connection is lost
+            msg = (
+                f"--dask {_place(cluster)}: the scheduler was lost with {left} jobs to go; start "
+                "it and its workers, and the same command goes on."
             )
-        except (TimeoutError, OSError, ValueError):
-            msg = f"--dask {place}: no scheduler answers there; start one with `dask scheduler`."
-            raise InputError(msg) from None
-        try:
-            payload: Any = pickle.dumps((work, context))
-            if len(payload) > LARGE:
-                [payload] = client.scatter([payload], broadcast=True)
-            # Keys of this call alone: an earlier one's tasks may still be known to workers.
-            call = uuid.uuid4().hex[:8]
-            futures = {}
-            for job in jobs:
-                key = f"{job.name}-{call}"
-                futures[
-                    client.submit(_run, payload, job, os.fspath(locks), key=key, pure=False)
-                ] = job
-            left = len(jobs)
-            yield None, _running(client, left)
-            for future in as_completed(futures, loop=client.loop):
-                if future.status == "finished":
-                    outcome = future.result()
-                elif future.status == "error":
-                    outcome = Outcome(job=futures[future], error=_why(future.exception()))
-                else:  # cancelled, as all are when the connection is lost
-                    msg = (
-                        f"--dask {place}: the scheduler was lost with {left} jobs to go; start it "
-                        "and its workers, and the same command goes on."
-                    )
-                    raise OSError(msg)
-                left -= 1
-                yield outcome, _running(client, left)
-        finally:
-            client.close(timeout=2)
+            raise OSError(msg)
+        left -= 1
+        yield outcome, _running(client, left)
+
+
+def _place(cluster: DaskCluster) -> str:
+    return cluster.address or os.fspath(cluster.scheduler_file or "")
 
 
 def _run(payload: bytes, job: Job, locks: str) -> Outcome:

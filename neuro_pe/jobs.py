@@ -132,17 +132,33 @@ def run_jobs(
         table.check(jobs)
         missing = [job for job in jobs if not table.has(job) or (is_there and not is_there(job))]
         if missing:
-            context = None if prepare is None else prepare()
-            if dask is None:
-                count = min(n_workers or n_cores(), len(missing))
-                runner = run_in_processes(missing, work, context, n_workers=count, lock=lock)
-            else:
-                from neuro_pe._job_dask import run_on_dask
-
-                runner = run_on_dask(missing, work, context, cluster=dask, locks=folder / JOB_LOCKS)
-            _collect(runner, table, jobs, progress)
+            with _runner(missing, work, prepare, n_workers, dask, folder, lock) as runner:
+                _collect(runner, table, jobs, progress)
             shutil.rmtree(folder / JOB_LOCKS, ignore_errors=True)
         return read_jobs(folder, [job.name for job in jobs])
+
+
+@contextmanager
+def _runner(
+    jobs: Sequence[Job],
+    work: Work,
+    prepare: Callable[[], Any] | None,
+    n_workers: int | None,
+    dask: DaskCluster | None,
+    folder: Path,
+    lock: int,
+) -> Iterator[Iterator[tuple[Outcome | None, int]]]:
+    """Give an iterator over the outcomes of jobs."""
+    prepare = prepare or (lambda: None)
+    if dask is None:
+        count = min(n_workers or n_cores(), len(jobs))
+        yield run_in_processes(jobs, work, prepare(), n_workers=count, lock=lock)
+        return
+    from neuro_pe._job_dask import connect, run_on_dask
+
+    with connect(dask) as client:  # before the data are read
+        locks = folder / JOB_LOCKS
+        yield run_on_dask(jobs, work, prepare(), client=client, cluster=dask, locks=locks)
 
 
 def _collect(
