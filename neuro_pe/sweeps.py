@@ -23,6 +23,7 @@ DESCRIPTION = "sweep.json"
 SUMMARY = "sweep_settings.tsv"
 FIGURE = Path("figures") / "sweep_sigma.png"
 BASELINES = "baselines"
+CACHE = "cache"
 WITH_SIGMA = ("learn", "random")
 NAMED = ("encoding", "sigma", "mask_ratio", "seed")  # stand in every name
 
@@ -249,7 +250,9 @@ class _Source:
             from neuro_pe.bids import load_bids
 
             assert self.bids_dir is not None
-            self.cohort = load_bids(self.bids_dir, **self.filters)
+            # One copy of the values for all processes, and none of it in their memory.
+            cache = Path(self.output_dir) / CACHE
+            self.cohort = load_bids(self.bids_dir, cache_dir=cache, **self.filters)
         return self.cohort
 
     def differs(self) -> bool:

@@ -6,6 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -304,6 +305,10 @@ class Cohort(Sequence[RegionTimeSeries]):
 
     def fingerprint(self) -> str:
         """Return a checksum of the values and their labels: equal for equal data only."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
         digest = hashlib.sha256("\n".join(self.region_names).encode())
         for run in self.runs:
             digest.update(f"{run.subject}|{run.tr}|{run.values.shape}".encode())

@@ -194,6 +194,8 @@ def long_enough(cohort: Cohort, *, window: int) -> Cohort:
     for run in short:
         msg = f"{run.label}: left out, {run.n_times} TRs is shorter than a window of {window}."
         warnings.warn(msg, stacklevel=2)
+    if not short:
+        return cohort
     return replace(cohort, runs=tuple(run for run in cohort if run.n_times >= window))
 
 
