@@ -24,6 +24,7 @@ from neuro_pe.comparison import compare_predictors
 from neuro_pe.model_folder import find_model_folders
 
 SIGMAS = ("0.1", "1.0")
+SCRIPT = Path(sys.executable).parent / "neuro-pe"
 STRUCTURE = ["within", "between", "within_minus_between", "ari", "gamma_found", "n_communities"]
 STRUCTURE += ["ari_matched", "gamma_matched", "n_communities_matched"]
 
@@ -31,7 +32,7 @@ STRUCTURE += ["ari_matched", "gamma_matched", "n_communities_matched"]
 def fit(arguments: tuple[str, str, str, str]) -> tuple[str, float, float]:
     """Run ``neuro-pe train`` for one sigma; return its wall seconds and peak memory in GiB."""
     bids_dir, output_dir, sigma, seeds = arguments
-    command = ["neuro-pe", "train", "--bids-dir", bids_dir, "--sigma", sigma, "--seeds", seeds]
+    command = [str(SCRIPT), "train", "--bids-dir", bids_dir, "--sigma", sigma, "--seeds", seeds]
     command += ["--output-dir", f"{output_dir}/sigma-{sigma}", "--resume"]
     command += ["--test-subjects", "sub-17,sub-18,sub-19,sub-20"]
     command += ["--validation-subjects", "sub-15,sub-16"]
@@ -71,7 +72,9 @@ def report_errors(models: list) -> None:
     print(compare_predictors(errors).round(4).to_string(index=False))
     metrics = pd.concat([model.metrics.assign(seed=model.settings.seed) for model in models])
     test = metrics[metrics["split"] == "test"]
-    print(test.pivot(index="seed", columns="predictor", values=["mse", "seconds"]).round(4))
+    for column, digits in (("mse", 4), ("seconds", 0)):
+        table = test.pivot(index="seed", columns="predictor", values=column)
+        print(f"{column} on test subjects by seed\n{table.round(digits).to_string()}")
     epochs = metrics[metrics["split"] == "train"].groupby("seed")["seconds"]
     print("core-seconds an epoch:", (epochs.max() / epochs.count()).round(2).to_dict())
     validation = metrics[(metrics["split"] == "validation") & (metrics["predictor"] == "model")]
@@ -85,7 +88,8 @@ def report_networks(models: list, partition: pd.Series) -> None:
     table = compare_fits(models, partition=partition).table
     chosen = table[(table["network"] == "all") & table["statistic"].isin(STRUCTURE)]
     values = chosen.drop_duplicates(["source", "seed", "statistic"])
-    print(values.pivot(index=["source", "seed"], columns="statistic", values="value").round(3))
+    table = values.pivot(index=["source", "seed"], columns="statistic", values="value")
+    print(table.round(3).to_string())
     z = chosen[chosen["statistic"] == "within_minus_between"]
     print(z[["source", "seed", "null", "value", "z", "p"]].round(3).to_string(index=False))
 

@@ -3,8 +3,8 @@
     python benchmarks/memory.py --bids-dir DIR --work-dir DIR [--subjects 20,200,2000]
 
 The subjects are made from those of the first DIR: shifted in time, with 5 % noise. Each fit is a
-process of its own: ``neuro-pe train --cache-dir``, 2 subjects for validation, 4 for the test, all
-else at the defaults. The first row of a size makes the cache, the second uses it.
+process of its own: ``neuro-pe train --cache-dir``, windows 100 TRs apart, 2 subjects for
+validation, 4 for the test, all else at the defaults. The first row of a size makes the cache, the second uses it.
 """
 
 import argparse
@@ -19,6 +19,8 @@ import pandas as pd
 
 from neuro_pe import RegionTimeSeries, load_bids
 from neuro_pe.model_folder import find_model_folders
+
+SCRIPT = Path(sys.executable).parent / "neuro-pe"
 
 
 def make_cohort(source: str, folder: Path, n_subjects: int) -> None:
@@ -51,9 +53,9 @@ def write_series(stem: Path, run: RegionTimeSeries, turn: int, rng: np.random.Ge
 
 def fit(folder: Path, output_dir: Path, cache_dir: Path) -> dict:
     """Run one epoch in a process of its own; return what it took."""
-    command = ["neuro-pe", "train", "--bids-dir", str(folder), "--cache-dir", str(cache_dir)]
+    command = [str(SCRIPT), "train", "--bids-dir", str(folder), "--cache-dir", str(cache_dir)]
     command += ["--output-dir", str(output_dir), "--epochs", "1", "--test-subjects", "4"]
-    command += ["--validation-subjects", "2"]
+    command += ["--validation-subjects", "2", "--stride", "100"]
     started = time.monotonic()
     process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
     _, status, usage = os.wait4(process.pid, 0)
