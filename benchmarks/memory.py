@@ -4,7 +4,8 @@
 
 The subjects are made from those of the first DIR: shifted in time, with 5 % noise. Each fit is a
 process of its own: ``neuro-pe train --cache-dir``, windows 100 TRs apart, 2 subjects for
-validation, 4 for the test, all else at the defaults. The first row of a size makes the cache, the second uses it.
+validation, 4 for the test, all else at the defaults. The first row of a size makes the cache, the
+second uses it.
 """
 
 import argparse
