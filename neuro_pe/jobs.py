@@ -277,7 +277,7 @@ class _Table:
         for job in filter(self.has, jobs):
             for name, value in job.arguments.items():
                 found, wanted = self.rows[job.name].get(name, MISSING), _text(value)
-                if found != wanted:
+                if not _is_same(found, wanted):
                     msg = (
                         f"{self.file}: {job.name} was done with {name} {found}, now {wanted}; "
                         "choose another --output-dir."
@@ -310,6 +310,14 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.7g}"
     return " ".join(str(value).split())
+
+
+def _is_same(found: str, wanted: str) -> bool:
+    """Compare cells; a spreadsheet may have written 1 as 1.0."""
+    try:
+        return found == wanted or float(found) == float(wanted)
+    except ValueError:
+        return False
 
 
 def _check(jobs: Sequence[Job], work: Work, n_workers: int | None) -> None:
