@@ -1,12 +1,44 @@
-"""Which fits may stand side by side, and which are seeds of the same fit."""
+"""Fits side by side: which may stand so, which are seeds of the same fit, how they compare."""
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
+
+import pandas as pd
 
 from neuro_pe.errors import InputError
 from neuro_pe.model_folder import ModelFolder
 
-__all__ = ["group_fits"]
+__all__ = ["Comparison", "group_fits"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Comparison:
+    """Fits of the same data beside one partition: what the table and the figures come from.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The columns of :func:`neuro_pe.compare_networks`, then ``fit``, the settings that the
+        seeds of a fit share. Functional connectivity has neither fit nor seed; the seed of a
+        Procrustes distance is a pair such as ``0-1``.
+    groups : dict of str to list of ModelFolder
+        The seeds of each ``fit``.
+    networks : Series, region name -> network
+        Regions that are compared.
+    similarities : dict of (fit, source) to DataFrame, region x region
+        Of the first seed; functional connectivity under ``("", "fc")``.
+    communities : dict of (fit, source) to Series, region name -> community
+        Of the first seed, at the resolution matched to the number of networks.
+    notes : list of str
+        What was left out, and why.
+    """
+
+    table: pd.DataFrame
+    groups: dict[str, list[ModelFolder]]
+    networks: pd.Series
+    similarities: dict[tuple[str, str], pd.DataFrame]
+    communities: dict[tuple[str, str], pd.Series]
+    notes: list[str]
 
 
 def group_fits(models: Sequence[ModelFolder]) -> dict[str, list[ModelFolder]]:

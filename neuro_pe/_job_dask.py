@@ -8,23 +8,42 @@ import pickle
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from neuro_pe._job_lock import job_lock
 from neuro_pe._job_worker import Job, Outcome, Work, run_job
 from neuro_pe.errors import InputError
 
-if TYPE_CHECKING:
-    from neuro_pe.jobs import DaskCluster
-
-__all__ = ["connect", "run_on_dask"]
+__all__ = ["DaskCluster", "connect", "run_on_dask"]
 
 # Seconds until a scheduler that does not answer is given up.
 PATIENCE = 10
 # Above this size (bytes) the context goes to each worker once, not with each job.
 LARGE = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class DaskCluster:
+    """A Dask cluster that is running.
+
+    Parameters
+    ----------
+    address : str or None
+        Of its scheduler, such as ``tcp://10.0.0.1:8786``.
+    scheduler_file : path-like or None
+        That ``dask scheduler --scheduler-file`` wrote.
+    """
+
+    address: str | None = None
+    scheduler_file: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.address is None) == (self.scheduler_file is None):
+            msg = "--dask: give either --dask ADDRESS or --dask-scheduler-file FILE."
+            raise InputError(msg)
 
 
 @contextmanager

@@ -13,12 +13,11 @@ import numpy as np
 import pandas as pd
 
 from neuro_pe import __version__, plotting
+from neuro_pe._fit_groups import Comparison
 from neuro_pe.comparison import compare_predictors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from neuro_pe.report import Comparison
 
 __all__ = ["PageFigure", "comparison_text", "draw_figures", "render_page", "summarize"]
 
@@ -104,7 +103,7 @@ def summarize(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def comparison_text(comparison: "Comparison") -> str:
+def comparison_text(comparison: Comparison) -> str:
     """Lay the main numbers out for a terminal: encoding, learned change, connectivity in turn.
 
     Parameters
@@ -145,7 +144,7 @@ def comparison_text(comparison: "Comparison") -> str:
     return "\n".join(lines)
 
 
-def draw_figures(comparison: "Comparison") -> list[PageFigure]:
+def draw_figures(comparison: Comparison) -> list[PageFigure]:
     """Draw the figures of a comparison, of the first seed of each fit.
 
     Parameters
@@ -186,7 +185,7 @@ def draw_figures(comparison: "Comparison") -> list[PageFigure]:
 
 
 def render_page(
-    comparison: "Comparison", figures: Sequence[PageFigure], *, n_permutations: int, seed: int
+    comparison: Comparison, figures: Sequence[PageFigure], *, n_permutations: int, seed: int
 ) -> str:
     """Fill the template of ``report.html``.
 
@@ -273,7 +272,7 @@ def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(key): value for key, value in row.items()} for row in table.to_dict("records")]
 
 
-def _settings_rows(comparison: "Comparison") -> list[tuple[str, list[str], bool]]:
+def _settings_rows(comparison: Comparison) -> list[tuple[str, list[str], bool]]:
     """Rows of option, value in each fit, and whether the values differ."""
     columns = [asdict(models[0].settings) for models in comparison.groups.values()]
     rows = []
@@ -289,7 +288,7 @@ def _settings_rows(comparison: "Comparison") -> list[tuple[str, list[str], bool]
     return [*rows, ("seeds", seeds, False)]
 
 
-def _error_rows(comparison: "Comparison", fit: str) -> list[dict[str, Any]]:
+def _error_rows(comparison: Comparison, fit: str) -> list[dict[str, Any]]:
     """Masked errors of model and baselines: test subjects, paired; else validation subjects."""
     models = comparison.groups[fit]
     metrics = pd.concat([model.metrics.assign(fit_seed=model.settings.seed) for model in models])
@@ -310,7 +309,7 @@ def _error_rows(comparison: "Comparison", fit: str) -> list[dict[str, Any]]:
 
 
 def _error_figures(
-    comparison: "Comparison", fit: str, places: pd.DataFrame | None
+    comparison: Comparison, fit: str, places: pd.DataFrame | None
 ) -> list[PageFigure]:
     models = comparison.groups[fit]
     errors = pd.concat([model.region_errors for model in models]).dropna(subset=["mse"])
@@ -338,7 +337,7 @@ def _error_figures(
     return figures
 
 
-def _coordinates(comparison: "Comparison") -> pd.DataFrame | None:
+def _coordinates(comparison: Comparison) -> pd.DataFrame | None:
     """Coordinates of the regions that have them; None when a region to show lacks them."""
     regions = next(iter(comparison.groups.values()))[0].regions
     if not {"x", "y", "z"} <= set(regions.columns):
@@ -347,7 +346,7 @@ def _coordinates(comparison: "Comparison") -> pd.DataFrame | None:
     return places if comparison.networks.index.isin(places.index).all() else None
 
 
-def _which(comparison: "Comparison", fit: str) -> str:
+def _which(comparison: Comparison, fit: str) -> str:
     """Say which fit and seed a figure shows, where there are several."""
     if not fit:
         return ", training subjects"

@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 
+from neuro_pe._job_dask import DaskCluster, connect, run_on_dask
 from neuro_pe._job_lock import LOCK, folder_lock
 from neuro_pe._job_pool import n_cores, run_in_processes
 from neuro_pe._job_worker import Job, Outcome, Work
@@ -28,27 +29,6 @@ TABLE = "sweep.tsv"
 JOB_LOCKS = ".sweep_locks"
 DONE, FAILED = "done", "failed"
 MISSING = "n/a"
-
-
-@dataclass(frozen=True, kw_only=True)
-class DaskCluster:
-    """A Dask cluster that is running.
-
-    Parameters
-    ----------
-    address : str or None
-        Of its scheduler, such as ``tcp://10.0.0.1:8786``.
-    scheduler_file : path-like or None
-        That ``dask scheduler --scheduler-file`` wrote.
-    """
-
-    address: str | None = None
-    scheduler_file: str | os.PathLike[str] | None = None
-
-    def __post_init__(self) -> None:
-        if (self.address is None) == (self.scheduler_file is None):
-            msg = "--dask: give either --dask ADDRESS or --dask-scheduler-file FILE."
-            raise InputError(msg)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +134,6 @@ def _runner(
         count = min(n_workers or n_cores(), len(jobs))
         yield run_in_processes(jobs, work, prepare(), n_workers=count, lock=lock)
         return
-    from neuro_pe._job_dask import connect, run_on_dask
 
     with connect(dask) as client:  # before the data are read
         locks = folder / JOB_LOCKS

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from neuro_pe import atlases
-from neuro_pe._fit_groups import group_fits
+from neuro_pe._fit_groups import Comparison, group_fits
 from neuro_pe._report_page import comparison_text, draw_figures, render_page
 from neuro_pe.comparison import (
     communities_for,
@@ -42,36 +42,6 @@ __all__ = [
 # Distances of permuted regions hardly vary (about 1 %), and each is a singular value
 # decomposition: more would cost time and add nothing.
 PROCRUSTES_PERMUTATIONS = 100
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Comparison:
-    """Fits of the same data beside one partition: what the table and the figures come from.
-
-    Parameters
-    ----------
-    table : DataFrame
-        The columns of :func:`neuro_pe.compare_networks`, then ``fit``, the settings that the
-        seeds of a fit share. Functional connectivity has neither fit nor seed; the seed of a
-        Procrustes distance is a pair such as ``0-1``.
-    groups : dict of str to list of ModelFolder
-        The seeds of each ``fit``.
-    networks : Series, region name -> network
-        Regions that are compared.
-    similarities : dict of (fit, source) to DataFrame, region x region
-        Of the first seed; functional connectivity under ``("", "fc")``.
-    communities : dict of (fit, source) to Series, region name -> community
-        Of the first seed, at the resolution matched to the number of networks.
-    notes : list of str
-        What was left out, and why.
-    """
-
-    table: pd.DataFrame
-    groups: dict[str, list[ModelFolder]]
-    networks: pd.Series
-    similarities: dict[tuple[str, str], pd.DataFrame]
-    communities: dict[tuple[str, str], pd.Series]
-    notes: list[str]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
