@@ -35,7 +35,7 @@ def timed(command: list[str], threads: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fits", type=int, default=12)
-    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--repetitions", type=int, default=1)
     parser.add_argument("--output", type=Path, help="Table of times.")
     options = parser.parse_args()
