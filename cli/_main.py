@@ -1,5 +1,6 @@
 """The command group; subcommands are imported only when they are asked for."""
 
+import errno
 import importlib
 import sys
 import warnings
@@ -98,7 +99,10 @@ def main(args: list[str] | None = None) -> None:
 def _one_line(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename else ""
-        return f"{place}{error.strerror}."
+        hint = ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            hint = " Make room and give the same command again (`train`: with --resume)."
+        return f"{place}{error.strerror}.{hint}"
     text = " ".join(str(error).split())
     name, colon, rest = text.partition(":")
     # A setting is called as it was typed: `--mask-ratio`, not `mask_ratio`.

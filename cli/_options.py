@@ -40,7 +40,8 @@ def subjects_request(
     _context: click.Context, parameter: click.Parameter, value: str
 ) -> float | int | list[str]:
     """Read a share (0.2), a number of subjects (4) or labels (sub-01,sub-02)."""
-    if "," in value or value.startswith("sub-"):
+    # 05 is a label, 5 a number.
+    if "," in value or value.startswith("sub-") or (value.startswith("0") and value[1:].isdigit()):
         return [label.strip() for label in value.split(",") if label.strip()]
     try:
         return int(value) if value.isdigit() else float(value)
@@ -118,7 +119,8 @@ DATA_OPTIONS = (
         default="0.2",
         show_default=True,
         callback=subjects_request,
-        help="Subjects that nothing is learned from: a share, a number, or labels.",
+        help="Subjects that nothing is learned from: a share (0.2), a number (4), or labels "
+        "(sub-17,sub-18).",
     ),
     click.option(
         "--validation-subjects",

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Progress", "SweepProgress", "results_table"]
 
+FEW_SUBJECTS = 5
+
 
 class Progress:
     """A bar over the epochs of all fits; nothing at all when the output is not a terminal.
@@ -87,6 +89,9 @@ def results_table(folders: Sequence["ModelFolder"]) -> str:
         lines.append(
             f"{row.predictor:22}{row.mse:8.4f}{interval:>36}{seconds[row.predictor]:10.1f}"
         )
+    if table["n_subjects"].max() < FEW_SUBJECTS:
+        lines.append(f"Under {FEW_SUBJECTS} test subjects an interval says little.")
+    lines.append("core-s: processor time of the fit; of all baselines together.")
     if len(folders) > 1:
         model = metrics[(metrics["split"] == "test") & (metrics["predictor"] == "model")]["mse"]
         lines.append(f"spread of the model's MSE over seeds: SD {model.std():.4f}")

@@ -28,7 +28,8 @@ Examples:
 @click.option(
     "--output-dir",
     type=click.Path(),
-    help="Where table, figures and report go. [default: the folder that holds the models]",
+    help="Where table, figures and report go; those of an earlier comparison are replaced. "
+    "[default: the folder that holds the models]",
 )
 @click.option(
     "--permutations",

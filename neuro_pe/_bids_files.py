@@ -70,7 +70,8 @@ class BidsTree:
     sidecars : dict
         Folder to its JSON files, each with entities and suffix.
     others : dict
-        Kind of other files (``raw``, ``preprocessed``, ``unnamed``) to the first one seen.
+        Kind of other files (``raw``, ``preprocessed``, ``unnamed``, ``gzipped``) to the first one
+        seen.
     is_empty : bool
         Whether there is no file at all.
     """
@@ -214,6 +215,8 @@ def _is_series(entities: dict[str, str], suffix: str, extension: str) -> bool:
 
 
 def _kind_of_other(entities: dict[str, str], suffix: str, extension: str) -> str | None:
+    if suffix == "timeseries.tsv.gz" and "sub" in entities:
+        return "gzipped"
     if extension == ".ptseries.nii" or (extension == ".tsv" and suffix == "timeseries"):
         return None if "sub" in entities else "unnamed"
     if suffix != "bold" or extension not in (".nii", ".nii.gz", ".dtseries.nii"):

@@ -47,6 +47,9 @@ def select_files(
     """
     if not tree.series:
         raise InputError(_nothing_found(tree))
+    if "gzipped" in tree.others:
+        msg = f"{tree.others['gzipped']}: gzipped tables are not read; unpack them (gunzip)."
+        warnings.warn(msg, stacklevel=3)
     files = _apply_filters(tree, wanted)
     if atlas is not None:
         files = _of_atlas(files, atlas, tree)
@@ -58,6 +61,10 @@ def select_files(
     files = _without_concatenations(files)
     files = _one_file_a_run(files, tree)
     _require_fetched(files)
+    tasks = {_value(file, "task") for file in files}
+    if wanted.get("task") is None and len(tasks) > 1:
+        msg = f"{tree.folder}: runs of {len(tasks)} tasks are taken together ({_names(tasks)}); "
+        warnings.warn(f"{msg}choose with --task.", stacklevel=3)
     return files
 
 
@@ -65,6 +72,8 @@ def _nothing_found(tree: BidsTree) -> str:
     others = tree.others
     if tree.is_empty:
         return f"{tree.folder}: the folder is empty; expected a BIDS derivative, e.g. of XCP-D."
+    if "gzipped" in others:
+        return f"{others['gzipped']}: gzipped tables are not read; unpack them (gunzip)."
     if "preprocessed" in others:
         return (
             f"{tree.folder}: preprocessed images as fMRIPrep writes them (first: "

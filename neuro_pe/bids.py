@@ -164,6 +164,7 @@ class _Columns:
     """Which columns of a file are which regions."""
 
     regions: pd.DataFrame
+    names: tuple[str, ...]
     positions: np.ndarray
     dropped: dict[str, str]
 
@@ -206,7 +207,7 @@ def _read_runs(
         times.append((file.path, sidecar_tr, table.tr))
         run = RegionTimeSeries(
             values=table.values[:, columns.positions],
-            regions=tuple(columns.regions["name"]),
+            regions=columns.names,
             tr=table.tr if sidecar_tr is None else sidecar_tr,
             subject=file.entities["sub"],
             session=file.entities.get("ses"),
@@ -267,7 +268,9 @@ def _choose_atlas(
 def _match(names: Sequence[str], known: atlases.Atlas | None, source: str) -> _Columns:
     if known is None:
         regions = pd.DataFrame({"name": list(names)})
-        return _Columns(regions=regions, positions=np.arange(len(names)), dropped={})
+        return _Columns(
+            regions=regions, names=tuple(names), positions=np.arange(len(names)), dropped={}
+        )
     match = known.match(names, source=source).require(source=source)
     dropped = dict.fromkeys(match.unmatched, f"no region of {known.name}")
     dropped |= dict.fromkeys(match.missing, "not in the data")
@@ -277,7 +280,8 @@ def _match(names: Sequence[str], known: atlases.Atlas | None, source: str) -> _C
         _warn_of_dropped(source, f"regions of {known.name} are not in the data", match.missing)
     positions = match.regions["column"].to_numpy()
     regions = match.regions.drop(columns="column")
-    return _Columns(regions=regions, positions=positions, dropped=dropped)
+    kept = tuple(regions["name"])
+    return _Columns(regions=regions, names=kept, positions=positions, dropped=dropped)
 
 
 def _warn_of_dropped(source: str, what: str, names: Sequence[str]) -> None:

@@ -11,8 +11,16 @@ from typing import Any
 import pandas as pd
 
 from neuro_pe import __version__
+from neuro_pe.errors import InputError
 
-__all__ = ["atomic_path", "read_table", "write_dataset_description", "write_json", "write_table"]
+__all__ = [
+    "atomic_path",
+    "check_output_dir",
+    "read_table",
+    "write_dataset_description",
+    "write_json",
+    "write_table",
+]
 
 BIDS_VERSION = "1.10.0"
 
@@ -32,7 +40,13 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         Where to write. If the block raises, this file is removed and `path` stays as it was.
     """
     path = Path(path)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+    try:
+        handle, name = tempfile.mkstemp(
+            dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix
+        )
+    except OSError as error:
+        error.filename = str(path)
+        raise
     os.close(handle)
     temporary = Path(name)
     try:
@@ -115,3 +129,29 @@ def write_dataset_description(
         "SourceDatasets": [{"URL": source} for source in sources],
     }
     write_json(description, path)
+
+
+def check_output_dir(output_dir: Path) -> None:
+    """Refuse a folder that is the data set of another program or person.
+
+    Raises
+    ------
+    InputError
+        If it is one, or is a file.
+    """
+    if output_dir.exists() and not output_dir.is_dir():
+        msg = f"--output-dir {output_dir}: found a file; expected a folder."
+        raise InputError(msg)
+    description = output_dir / "dataset_description.json"
+    if not description.exists():
+        return
+    try:
+        makers = [maker["Name"] for maker in json.loads(description.read_text())["GeneratedBy"]]
+    except (ValueError, KeyError, TypeError):
+        makers = []
+    if "neuro_pe" not in makers:
+        msg = (
+            f"--output-dir {output_dir}: it is the data set of "
+            f"{', '.join(makers) or 'someone else'}; choose a folder of its own."
+        )
+        raise InputError(msg)

@@ -15,7 +15,7 @@ import pandas as pd
 
 from neuro_pe import __version__
 from neuro_pe._baseline_cache import cached_errors
-from neuro_pe.derivatives import write_dataset_description
+from neuro_pe.derivatives import check_output_dir, write_dataset_description
 from neuro_pe.errors import InputError
 from neuro_pe.fitting import (
     METRICS,
@@ -45,7 +45,7 @@ from neuro_pe.settings import FitSettings, option_name
 from neuro_pe.timeseries import Cohort
 from neuro_pe.windows import Split, WindowSource, long_enough, split_subjects
 
-__all__ = ["check_output_dir", "split_cohort", "train_models"]
+__all__ = ["split_cohort", "train_models"]
 
 
 def split_cohort(
@@ -323,26 +323,6 @@ class _Experiment:
             if name == "test"
         ]
         return pd.concat([NO_REGION_ERRORS, *tables], ignore_index=True)
-
-
-def check_output_dir(output_dir: Path) -> None:
-    """Refuse a folder that another program or person filled."""
-    if output_dir.exists() and not output_dir.is_dir():
-        msg = f"--output-dir {output_dir}: found a file; expected a folder."
-        raise InputError(msg)
-    description = output_dir / "dataset_description.json"
-    if not description.exists():
-        return
-    try:
-        makers = [maker["Name"] for maker in json.loads(description.read_text())["GeneratedBy"]]
-    except (ValueError, KeyError, TypeError):
-        makers = []
-    if "neuro_pe" not in makers:
-        msg = (
-            f"--output-dir {output_dir}: it is the data set of "
-            f"{', '.join(makers) or 'someone else'}; choose a folder of its own for the models."
-        )
-        raise InputError(msg)
 
 
 def _check_fit(path: Path, settings: FitSettings, data: dict[str, Any], resume: bool) -> bool:

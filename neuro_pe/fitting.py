@@ -1,6 +1,7 @@
 """One fit: a training cohort and settings in, a trained network with its labels out."""
 
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +36,7 @@ __all__ = [
 METRICS = ["epoch", "seconds", "split", "predictor", "mask_ratio", "mse", "r2", "n"]
 
 DEFAULT_STEPS = 1500
+FEW_STEPS = 10
 INITIAL = "positional_encoding_initial"  # beside the weights in model.safetensors
 
 
@@ -106,10 +108,8 @@ def resolve_settings(settings: FitSettings, training: WindowSource) -> FitSettin
     InputError
         If the device is not there.
     """
-    epochs = settings.epochs
-    if epochs is None:
-        steps = -(-len(training.evaluation_windows()) // settings.batch_size)
-        epochs = max(1, round(DEFAULT_STEPS / steps))
+    steps = -(-len(training.evaluation_windows()) // settings.batch_size)
+    epochs = settings.epochs or max(1, round(DEFAULT_STEPS / steps))
     device = settings.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -119,6 +119,15 @@ def resolve_settings(settings: FitSettings, training: WindowSource) -> FitSettin
         raise InputError(msg)
     stride = settings.stride or settings.window
     return replace(settings, epochs=epochs, device=device, stride=stride)
+
+
+def _warn_of_few_steps(settings: FitSettings, training: WindowSource) -> None:
+    n_windows = len(training.evaluation_windows())
+    n_steps = (settings.epochs or 0) * -(-n_windows // settings.batch_size)
+    if n_steps < FEW_STEPS:
+        plural = "s" if n_steps > 1 else ""
+        msg = f"only {n_steps} training step{plural}: hardly anything is learned; raise --epochs."
+        warnings.warn(msg, stacklevel=3)
 
 
 def build_network(
@@ -203,6 +212,7 @@ def fit_network(
     """
     cohort = training.cohort
     settings = resolve_settings(settings, training)
+    _warn_of_few_steps(settings, training)
     network = new_network(settings, cohort)
     initial = network.encoding().detach().numpy().copy()
     device = torch.device(settings.device)

@@ -211,6 +211,9 @@ def read_model_folder(path: str | os.PathLike[str]) -> ModelFolder:
     """
     path = Path(path)
     settings, data = read_settings(path)
+    if not (path / WEIGHTS).is_file():
+        msg = f"{path}: {WEIGHTS} is missing; the model folder is incomplete. Fit it again."
+        raise InputError(msg)
     try:
         regions = read_table(path / "regions.tsv")
         kept = regions["kept"].astype(bool)

@@ -26,7 +26,7 @@ from neuro_pe.comparison import (
     procrustes_draws,
     tabulate,
 )
-from neuro_pe.derivatives import atomic_path, write_table
+from neuro_pe.derivatives import atomic_path, check_output_dir, write_table
 from neuro_pe.errors import InputError
 from neuro_pe.model_folder import ModelFolder
 
@@ -100,6 +100,8 @@ def write_comparison(
     """
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+    check_output_dir(Path(output_dir))
+    _check_replaceable(Path(output_dir) / "comparison.tsv")
     figures_dir = Path(output_dir) / "figures"
     # Before the work, so that a place that cannot be written shows at once.
     figures_dir.mkdir(parents=True, exist_ok=True)
@@ -287,6 +289,13 @@ def _of_first_seeds(jobs: list[_Job]) -> dict[tuple[str, str], pd.DataFrame]:
     return similarities
 
 
+def _check_replaceable(path: Path) -> None:
+    """Refuse to replace a table that is not of an earlier comparison."""
+    if path.exists() and path.read_bytes()[:12] != b"source\tseed\t":
+        msg = f"{path}: not the table of an earlier comparison; choose another --output-dir."
+        raise InputError(msg)
+
+
 def _left_out(fit: str, model: ModelFolder) -> list[str]:
     """Say what a fit has no numbers for, and warn of it."""
     sources = _encodings(model)
@@ -294,7 +303,7 @@ def _left_out(fit: str, model: ModelFolder) -> list[str]:
     if "pe" not in sources:
         note = f"{fit}: no positional encoding to compare; only its errors are shown."
     elif "change" not in sources:
-        note = f"{fit}: its encoding is fixed; there is no learned change to compare."
+        note = f"{fit}: its encoding is as it started; there is no learned change to compare."
     if note:
         warnings.warn(note, stacklevel=3)
     return [note] if note else []

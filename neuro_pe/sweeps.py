@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from neuro_pe._sweep_summary import SweepSummary, summarize_sweep, sweep_text
-from neuro_pe.derivatives import atomic_path, write_json, write_table
+from neuro_pe.derivatives import atomic_path, check_output_dir, write_json, write_table
 from neuro_pe.errors import InputError
 from neuro_pe.jobs import DaskCluster, Job, JobProgress, run_jobs
 from neuro_pe.settings import FitSettings
@@ -282,14 +283,19 @@ class _Source:
 
     def prepare(self, window: int) -> "_Source":
         """Find mistakes before the first fit; return what workers get."""
-        from neuro_pe.experiment import check_output_dir, split_cohort
+        from neuro_pe.experiment import split_cohort
         from neuro_pe.fitting import describe_data
         from neuro_pe.windows import long_enough
 
         check_output_dir(Path(self.output_dir))
         self.check()
-        cohort = self.load()
-        split_cohort(long_enough(cohort, window=window), **self.split)
+        try:
+            cohort = self.load()
+            split_cohort(long_enough(cohort, window=window), **self.split)
+        except InputError:
+            if not (Path(self.output_dir) / DESCRIPTION).exists():
+                shutil.rmtree(Path(self.output_dir) / CACHE, ignore_errors=True)
+            raise
         content = {"format_version": 1, "asked": self._asked(), "data": describe_data(cohort)}
         write_json(content, Path(self.output_dir) / DESCRIPTION)
         return self if self.bids_dir is None else replace(self, cohort=None)

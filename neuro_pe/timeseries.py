@@ -71,15 +71,13 @@ class RegionTimeSeries:
         if values.dtype.kind not in "iuf":
             msg = f"{self.label}: expected numbers, found an array of {values.dtype}."
             raise InputError(msg)
-        regions = tuple(str(name) for name in self.regions)
+        regions = tuple(self.regions)  # the same object for a tuple: all runs can share one
+        if {type(name) for name in regions} - {str}:
+            regions = tuple(map(str, regions))
         if len(regions) != values.shape[1]:
             msg = f"{self.label}: {values.shape[1]} columns but {len(regions)} region names."
             raise InputError(msg)
-        repeated = (
-            sorted({name for name in regions if regions.count(name) > 1})
-            if len(set(regions)) < len(regions)
-            else []
-        )
+        repeated = [name for name, count in Counter(regions).items() if count > 1]
         if repeated:
             msg = (
                 f"{self.label}: region names repeat ({', '.join(repeated[:3])}); "
@@ -260,14 +258,17 @@ class Cohort(Sequence[RegionTimeSeries]):
         if dropped is not None and len(dropped):
             table = pd.concat([dropped[["name", "reason"]], table], ignore_index=True)
         is_left = regions["name"].astype(str).isin(left)
-        selected = (run.select(left) for run in kept)
         return cls(
-            runs=tuple(selected if keep is None else map(keep, selected)),
+            runs=tuple(map(keep or (lambda run: run), (run.select(left) for run in kept))),
             regions=regions[is_left].reset_index(drop=True),
             dropped=table,
             atlas=atlas,
             participants=participants,
         )
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self.subjects)} subjects, {len(self)} runs, {len(self.regions)} regions"
+        return f"Cohort({sizes}, atlas={self.atlas!r}, tr={self.tr})"
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -326,8 +327,7 @@ class Cohort(Sequence[RegionTimeSeries]):
         total = np.zeros((len(self.region_names),) * 2)
         n_runs = Counter(run.subject for run in self.runs)
         for run in self.runs:
-            correlation = np.corrcoef(np.asarray(run.values, dtype=float), rowvar=False)
-            total += correlation / n_runs[run.subject]
+            total += np.corrcoef(run.values.astype(float), rowvar=False) / n_runs[run.subject]
             run.release()
         names = self.region_names
         return pd.DataFrame(total / len(n_runs), index=names, columns=names)

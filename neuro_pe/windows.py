@@ -102,10 +102,11 @@ def split_subjects(
         taken |= {group_of[subject] for subject in chosen[split]}
     left = [name for name in subjects if name not in {*chosen[TEST], *chosen[VALIDATION]}]
     if not left:
+        kept = f" that stay together in {len(order)} groups (--group-column)" if groups else ""
         msg = (
-            f"found {len(subjects)} subjects, {len(chosen[TEST])} for the test and "
-            f"{len(chosen[VALIDATION])} for validation; none is left to train on. Add subjects, "
-            "or lower --test-subjects and --validation-subjects (0 is allowed)."
+            f"found {len(subjects)} subject{'s'[: len(subjects) > 1]}{kept}; none is left to train "
+            f"on after --test-subjects {test} and --validation-subjects {validation}. Add "
+            "subjects, or lower the two (0 is allowed)."
         )
         raise InputError(msg)
     result = Split(

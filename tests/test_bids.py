@@ -392,3 +392,23 @@ def test_a_linked_folder_that_leads_back_is_read_once(load_quietly, make_derivat
     folder = make_derivative(["01"])
     (folder / "sub-01" / "again").symlink_to(folder)
     assert len(load_quietly(folder)) == 1
+
+
+def test_gzipped_tables_are_named(make_derivative):
+    folder = make_derivative()
+    path = next(folder.rglob("*sub-03*.tsv"))
+    path.rename(f"{path}.gz")
+    with pytest.warns(UserWarning, match=r"sub-03.*\.tsv\.gz: gzipped tables are not read"):
+        assert load_bids(folder).subjects == ["01", "02"]
+    for path in list(folder.rglob("*.tsv")):
+        path.rename(f"{path}.gz")
+    with pytest.raises(InputError, match="gzipped tables are not read; unpack them"):
+        load_bids(folder)
+
+
+def test_tasks_that_are_taken_together_are_named(make_derivative, load_quietly):
+    make_derivative(name="sub-{subject}/func/sub-{subject}_task-nback_atlas-Glasser")
+    folder = make_derivative(name="sub-{subject}/func/sub-{subject}_task-rest_atlas-Glasser")
+    with pytest.warns(UserWarning, match=r"2 tasks are taken together \(nback, rest\)"):
+        assert len(load_bids(folder)) == 6
+    assert len(load_quietly(folder, task=["rest", "nback"])) == 6

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -202,7 +203,13 @@ class TestInterrupt:
         command = [str(SCRIPT), *arguments, "--epochs", "200", "--patience", "200", "--seeds", "8"]
         ours, theirs = pty.openpty()
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=theirs, start_new_session=True, text=True
+            command,
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            start_new_session=True,
+            text=True,
+            # A shell lets its background jobs, such as these tests, ignore it.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
         os.close(theirs)
         table = tmp_path / "out" / "sweep.tsv"

@@ -265,7 +265,8 @@ class TestInstalledCommand:
             capture_output=True,
             text=True,
         )
-        assert (done.returncode, done.stderr) == (0, "")
+        warning = "Warning: only 3 training steps: hardly anything is learned; raise --epochs.\n"
+        assert (done.returncode, done.stderr) == (0, warning)
         assert done.stdout.startswith("12 subjects, 12 runs, 360 regions (Glasser2016_360)\n")
         assert "neuro-pe compare-networks out" in done.stdout
         folder = tmp_path / "out" / "encoding-learn_sigma-0.1_mask-0.9_seed-0"
@@ -280,3 +281,12 @@ class TestInstalledCommand:
         done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True)
         os.close(write)
         assert done.stderr == ""
+
+
+def test_a_leading_zero_makes_a_label():
+    from neuro_pe.cli._options import subjects_request
+
+    assert subjects_request(None, None, "05") == ["05"]
+    assert subjects_request(None, None, "5") == 5
+    assert subjects_request(None, None, "0") == 0
+    assert subjects_request(None, None, "0.2") == 0.2

@@ -185,7 +185,7 @@ def test_without_test_or_validation_subjects(train_small, tmp_path):
 
 
 def test_one_subject_alone_can_be_trained_on(make_cohort, train_small, tmp_path):
-    with pytest.raises(InputError, match=r"found 1 subjects.*\(0 is allowed\)"):
+    with pytest.raises(InputError, match=r"found 1 subject;.*\(0 is allowed\)"):
         train_small(cohort=make_cohort(n_subjects=1))
     assert not (tmp_path / "out").exists()
     (folder,) = train_small(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -246,7 +247,11 @@ class TestCommand:
 
     def start(self, arguments, code=COMMAND):
         return subprocess.Popen(
-            [sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", code, *arguments],
+            stderr=subprocess.PIPE,
+            text=True,
+            # A shell lets its background jobs, such as these tests, ignore it.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
 
     def wait_for(self, path, process):

@@ -258,7 +258,7 @@ class TestDamage:
 
     def test_missing_weights(self, model):
         (model / "model.safetensors").unlink()
-        self.refused(model, "model.safetensors: missing", read=MaskedRegionModel.load)
+        self.refused(model, "model.safetensors is missing")
 
     @pytest.mark.parametrize("change", [{"width": 32}, {"layers": 2}, {"window": 11}])
     def test_weights_of_another_shape(self, model, change):

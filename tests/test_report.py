@@ -186,7 +186,7 @@ def test_different_settings_stand_side_by_side(make_fit, compare):
 @pytest.mark.parametrize(
     ("encoding", "sources", "note"),
     [
-        ("3d-fixed", {"pe", "fc"}, "its encoding is fixed"),
+        ("3d-fixed", {"pe", "fc"}, "its encoding is as it started"),
         ("nope", {"fc"}, "no positional encoding"),
     ],
 )
@@ -320,3 +320,18 @@ def test_progress_ends_with_all_steps(make_fit, compare):
     steps = []
     compare([make_fit()], progress=lambda done, total: steps.append((done, total)))
     assert steps == [(done, 6) for done in range(1, 7)]
+
+
+def test_what_others_wrote_is_not_replaced(make_fit, tmp_path):
+    models = find_model_folders([make_fit()])
+    partition = choose_partition(models)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "comparison.tsv").write_text("my own numbers\n")
+    with pytest.raises(InputError, match="not the table of an earlier comparison"):
+        write_comparison(models, partition=partition, output_dir=tmp_path / "mine")
+    assert (tmp_path / "mine" / "comparison.tsv").read_text() == "my own numbers\n"
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "dataset_description.json").write_text('{"Name": "ds"}')
+    with pytest.raises(InputError, match="it is the data set of someone else"):
+        write_comparison(models, partition=partition, output_dir=tmp_path / "raw")
+    assert len(list((tmp_path / "raw").iterdir())) == 1
