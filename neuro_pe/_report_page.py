@@ -171,7 +171,7 @@ def draw_figures(comparison: Comparison) -> list[PageFigure]:
             drawn = plotting.plot_similarity_against_fc(matrix, fc, networks, title=title)
             caption = f"Every pair of regions: {what} against functional connectivity{which}."
             figures.append(_page_figure(f"against_fc_{source}{end}", caption, drawn))
-        if places is not None and source != "change":
+        if places is not None and source == "pe":
             communities = comparison.communities[fit, source]
             drawn = plotting.plot_communities(places, communities, networks, title=title)
             caption = (
@@ -294,8 +294,8 @@ def _error_rows(comparison: Comparison, fit: str) -> list[dict[str, Any]]:
     metrics = pd.concat([model.metrics.assign(fit_seed=model.settings.seed) for model in models])
     split = "test" if (metrics["split"] == "test").any() else "validation"
     metrics = metrics[metrics["split"] == split]
-    # The last row of a predictor is the one of the model as it was kept.
-    last = metrics.groupby(["fit_seed", "predictor"], sort=False).tail(1)
+    # Of a model's validation errors, the lowest is that of the epoch that was kept.
+    last = metrics.sort_values("mse", ascending=False).groupby(["fit_seed", "predictor"], sort=False).tail(1)
     over_seeds = last.groupby("predictor", sort=False).agg(
         mse=("mse", "mean"), sd=("mse", "std"), r2=("r2", "mean"), n=("mse", "size")
     )

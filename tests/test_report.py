@@ -89,7 +89,6 @@ def test_everything_promised_is_on_disk(make_fit, write, tmp_path):
     fit = "encoding-learn_sigma-0.1_mask-0.9"
     assert figures == {
         "similarity_fc.png",
-        "communities_fc.png",
         *(f"{kind}_{fit}.png" for kind in (
             "similarity_pe", "similarity_change", "against_fc_pe", "against_fc_change",
             "communities_pe", "errors_by_network", "errors_by_region",
