@@ -295,7 +295,8 @@ def _error_rows(comparison: Comparison, fit: str) -> list[dict[str, Any]]:
     split = "test" if (metrics["split"] == "test").any() else "validation"
     metrics = metrics[metrics["split"] == split]
     # Of a model's validation errors, the lowest is that of the epoch that was kept.
-    last = metrics.sort_values("mse", ascending=False).groupby(["fit_seed", "predictor"], sort=False).tail(1)
+    ranked = metrics.sort_values("mse", ascending=False)
+    last = ranked.groupby(["fit_seed", "predictor"], sort=False).tail(1)
     over_seeds = last.groupby("predictor", sort=False).agg(
         mse=("mse", "mean"), sd=("mse", "std"), r2=("r2", "mean"), n=("mse", "size")
     )

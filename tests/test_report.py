@@ -103,7 +103,7 @@ def test_the_page_needs_nothing_else(make_fit, write, tmp_path):
     write([make_fit(), make_fit(seed=1)])
     text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     page = Page(text)
-    assert len(page.links) == 9
+    assert len(page.links) == 8
     assert all(link.startswith("data:image/png;base64,") for link in page.links)
     without_images = re.sub(r"data:image/png;base64,[A-Za-z0-9+/=]+", "", text)
     assert not re.search(r"https?://|@import|url\(|<script", without_images)

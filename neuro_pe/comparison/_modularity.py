@@ -10,8 +10,8 @@ from neuro_pe.errors import InputError
 __all__ = ["RESOLUTIONS", "Communities", "find_communities", "modularity"]
 
 # Functional connectivity follows partitions of the brain best near 1.5, similarities of encodings
-# near 3.5. Small steps: between 1.5 and 1.9 connectivity goes from 20 communities to 65.
-RESOLUTIONS = tuple(round(10 ** (step / 16), 2) for step in range(-1, 15))
+# near 3.5, and the number of communities grows quickly between.
+RESOLUTIONS = tuple(round(10 ** (step / 12), 2) for step in range(-1, 12))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
