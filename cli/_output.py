@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import click
 
@@ -17,7 +17,33 @@ __all__ = ["Progress", "SweepProgress", "results_table"]
 FEW_SUBJECTS = 5
 
 
-class Progress:
+class _Bar:
+    """A bar that is drawn when there is something to show, and closed in any case."""
+
+    bar: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.bar is not None:
+            self.bar.__exit__(kind, error, traceback)
+
+    def open(self, length: int) -> None:
+        """Draw the bar, unless it is there."""
+        if self.bar is None:
+            self.bar = click.progressbar(
+                length=length, file=sys.stderr, item_show_func=lambda text: text
+            )
+            self.bar.__enter__()
+
+
+class Progress(_Bar):
     """A bar over the epochs of all fits; nothing at all when the output is not a terminal.
 
     Parameters
@@ -28,10 +54,6 @@ class Progress:
     def __init__(self, n_fits: int) -> None:
         self.n_fits = n_fits
         self.seeds: list[int] = []
-        self.bar: Any = None
-
-    def __enter__(self) -> "Progress":
-        return self
 
     def update(self, settings: "FitSettings", row: dict[str, Any]) -> None:
         """Move the bar to an epoch of a fit."""
@@ -40,25 +62,12 @@ class Progress:
         epochs = settings.epochs or 0
         if settings.seed not in self.seeds:
             self.seeds.append(settings.seed)
-        if self.bar is None:
-            self.bar = click.progressbar(
-                length=self.n_fits * epochs, file=sys.stderr, item_show_func=lambda text: text
-            )
-            self.bar.__enter__()
+        self.open(self.n_fits * epochs)
         error = "" if row["validation"] is None else f", validation MSE {row['validation']:.4f}"
         position = (len(self.seeds) - 1) * epochs + row["epoch"]
         self.bar.update(
             position - self.bar.pos, f"seed {settings.seed}, epoch {row['epoch']}{error}"
         )
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self.bar is not None:
-            self.bar.__exit__(kind, error, traceback)
 
 
 def results_table(folders: Sequence["ModelFolder"]) -> str:
@@ -98,15 +107,11 @@ def results_table(folders: Sequence["ModelFolder"]) -> str:
     return "\n".join(lines)
 
 
-class SweepProgress:
+class SweepProgress(_Bar):
     """A bar over fits on a terminal, else one line a finished fit."""
 
     def __init__(self) -> None:
         self.newest: JobProgress | None = None
-        self.bar: Any = None
-
-    def __enter__(self) -> "SweepProgress":
-        return self
 
     def update(self, state: "JobProgress") -> None:
         """Show where the sweep stands."""
@@ -117,11 +122,7 @@ class SweepProgress:
                 how = f"failed: {state.error}" if state.error else "done"
                 click.echo(f"[{ended}/{state.total}] {state.newest} {how}", err=True)
             return
-        if self.bar is None:
-            self.bar = click.progressbar(
-                length=state.total, file=sys.stderr, item_show_func=lambda text: text
-            )
-            self.bar.__enter__()
+        self.open(state.total)
         failed = f", {state.failed} failed" if state.failed else ""
         text = f"{ended} of {state.total} fits, {state.running} running{failed}"
         self.bar.update(ended - self.bar.pos, text)
@@ -132,12 +133,3 @@ class SweepProgress:
         if self.newest is None:
             return ""
         return f": {self.newest.done} of {self.newest.total} fits are done"
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self.bar is not None:
-            self.bar.__exit__(kind, error, traceback)
