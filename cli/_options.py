@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from neuro_pe.errors import InputError
-from neuro_pe.settings import FitSettings, option_name
+from neuro_pe.settings import FitSettings, kind_of, option_name
 
 __all__ = [
     "data_options",
@@ -25,7 +25,7 @@ def settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command one option for every field of FitSettings."""
     for option in reversed(fields(FitSettings)):
         choices = option.metadata.get("choices")
-        kind = int if option.default is None else type(option.default)
+        kind = kind_of(option)
         command = click.option(
             option_name(option.name),
             type=click.Choice(choices) if choices else kind,
@@ -76,7 +76,7 @@ def parse_values(name: str, texts: Sequence[str]) -> list[Any]:
         If one is not of the option's kind or out of its range.
     """
     option = next(option for option in fields(FitSettings) if option.name == name)
-    kind = int if option.default is None else type(option.default)
+    kind = kind_of(option)
     values = []
     for text in texts:
         test, expected = option.metadata["check"]

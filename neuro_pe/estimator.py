@@ -39,18 +39,34 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    encoding : {"learn", "random", "nope", "1d-fixed", "3d-fixed"}
-        Positional encoding of the regions.
+    encoding : str
+        Positional encoding of the regions: "learn" or another of ``neuro_pe.settings.ENCODINGS``.
     sigma : float
         Standard deviation that a learned or random encoding starts from.
+    distribution : {"normal", "uniform"}
+        What it starts from.
+    rank : int or None
+        Rank of its start; None is full.
+    inject : {"input", "every-block"}
+        Add the encoding at the input, or one of its own in every block.
     mask_ratio, test_mask_ratio : float
         Share of regions hidden in training, and in validation and scoring.
+    mask_ratio_min : float or None
+        Draw the share for each batch, from this to `mask_ratio`; None keeps it fixed.
+    mask_pattern : {"uniform", "network", "hemisphere"}
+        What is hidden in training: regions at random, whole networks or a hemisphere.
     window : int
         Length of a window, in TRs.
     stride : int or None
         TRs from one window to the next; None is `window`.
     layers, heads, width : int
         Encoder layers, attention heads and width of a token.
+    design : {"cross-attention", "bert"}
+        Encode visible regions and let hidden ones ask, or encode all regions together.
+    norm : {"pre", "post"}
+        LayerNorm before or after each part of a block.
+    readout_gain : float
+        Multiplies the start of the last layer: small is the rich, large the lazy regime.
     epochs : int or None
         Passes through the training runs at most; None makes about 1,500 steps.
     patience : int
@@ -61,8 +77,10 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
         Peak learning rates of AdamW and Muon; weight decay of the blocks' matrices.
     batch_size : int
         Windows a training step.
-    precision : {"float32", "bfloat16"}
-        Number format of the matrix products in training.
+    accumulate : int
+        Parts that a batch is computed in, one after the other, to save memory.
+    precision : {"auto", "float32", "bfloat16"}
+        Number format of the matrix products in training; "auto" takes what is faster here.
     device : {"auto", "cpu", "cuda", "mps"}
     validation_subjects : float, int or sequence of str
         Subjects held out of `fit` for early stopping: a share, a number or labels. With fewer
@@ -73,9 +91,10 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
     Attributes
     ----------
     positional_encoding_ : DataFrame, shape (region, width)
-        What was learned; None for ``nope``.
+        What was learned, of all blocks side by side; None if nothing is added to the tokens
+        (``nope``, ``rope`` and others that work in the attention).
     positional_encoding_change_ : DataFrame, shape (region, width)
-        Learned minus initial; None for ``nope``.
+        Learned minus initial; None likewise.
     regions_ : DataFrame
         Regions in column order.
     functional_connectivity_ : DataFrame, shape (region, region)
@@ -107,13 +126,21 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
         *,
         encoding: str = _DEFAULT.encoding,
         sigma: float = _DEFAULT.sigma,
+        distribution: str = _DEFAULT.distribution,
+        rank: int | None = _DEFAULT.rank,
+        inject: str = _DEFAULT.inject,
         mask_ratio: float = _DEFAULT.mask_ratio,
+        mask_ratio_min: float | None = _DEFAULT.mask_ratio_min,
+        mask_pattern: str = _DEFAULT.mask_pattern,
         test_mask_ratio: float = _DEFAULT.test_mask_ratio,
         window: int = _DEFAULT.window,
         stride: int | None = _DEFAULT.stride,
         layers: int = _DEFAULT.layers,
         heads: int = _DEFAULT.heads,
         width: int = _DEFAULT.width,
+        design: str = _DEFAULT.design,
+        norm: str = _DEFAULT.norm,
+        readout_gain: float = _DEFAULT.readout_gain,
         epochs: int | None = _DEFAULT.epochs,
         patience: int = _DEFAULT.patience,
         optimizer: str = _DEFAULT.optimizer,
@@ -121,6 +148,7 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
         muon_lr: float = _DEFAULT.muon_lr,
         weight_decay: float = _DEFAULT.weight_decay,
         batch_size: int = _DEFAULT.batch_size,
+        accumulate: int = _DEFAULT.accumulate,
         precision: str = _DEFAULT.precision,
         device: str = _DEFAULT.device,
         validation_subjects: float | int | Sequence[str] = 0.15,
@@ -128,13 +156,21 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
     ) -> None:
         self.encoding = encoding
         self.sigma = sigma
+        self.distribution = distribution
+        self.rank = rank
+        self.inject = inject
         self.mask_ratio = mask_ratio
+        self.mask_ratio_min = mask_ratio_min
+        self.mask_pattern = mask_pattern
         self.test_mask_ratio = test_mask_ratio
         self.window = window
         self.stride = stride
         self.layers = layers
         self.heads = heads
         self.width = width
+        self.design = design
+        self.norm = norm
+        self.readout_gain = readout_gain
         self.epochs = epochs
         self.patience = patience
         self.optimizer = optimizer
@@ -142,6 +178,7 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
         self.muon_lr = muon_lr
         self.weight_decay = weight_decay
         self.batch_size = batch_size
+        self.accumulate = accumulate
         self.precision = precision
         self.device = device
         self.validation_subjects = validation_subjects
@@ -251,7 +288,9 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
             if place.exists():
                 msg = f"{place}: exists already; choose another folder."
                 raise InputError(msg)
-        weights = {**self.network_.state_dict(), INITIAL: torch.from_numpy(self._initial)}
+        weights = self.network_.state_dict()
+        if self._initial is not None:
+            weights[INITIAL] = torch.from_numpy(self._initial)
         try:
             write_model_folder(replace(self._folder, path=path), weights)
         except BaseException:
@@ -275,9 +314,9 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
         options = asdict(folder.settings)
         model = cls(random_state=options.pop("seed"), **options)
         initial = folder.weights().get(INITIAL)
-        network = load_network(folder)
-        start = network.encoding().detach() if initial is None else initial
-        return model._adopt(folder, network, start.numpy())
+        return model._adopt(
+            folder, load_network(folder), None if initial is None else initial.numpy()
+        )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -286,7 +325,7 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
         return tags
 
     def _adopt(
-        self, folder: ModelFolder, network: MaskedRegionTransformer, initial: np.ndarray
+        self, folder: ModelFolder, network: MaskedRegionTransformer, initial: np.ndarray | None
     ) -> "MaskedRegionModel":
         self._folder = folder
         self._initial = initial

@@ -166,11 +166,12 @@ def train_models(
         validation_subjects=validation_subjects,
         group_column=group_column,
     )
-    experiment = _Experiment.prepare(cohort, split, settings)
-    experiment.baselines_dir = baselines_dir
-    fits = [replace(experiment.settings, seed=settings.seed + k) for k in range(n_seeds)]
-    check_output_dir(output_dir)
+    fits = [replace(settings, seed=settings.seed + k) for k in range(n_seeds)]
     paths = [output_dir / (folder_name or fit.name) for fit in fits]
+    check_output_dir(output_dir)
+    experiment = _Experiment.prepare(cohort, split, _with_old_precision(settings, paths))
+    experiment.baselines_dir = baselines_dir
+    fits = [replace(experiment.settings, seed=fit.seed) for fit in fits]
     finished = [
         _check_fit(path, fit, experiment.data, resume)
         for path, fit in zip(paths, fits, strict=True)
@@ -323,6 +324,14 @@ class _Experiment:
             if name == "test"
         ]
         return pd.concat([NO_REGION_ERRORS, *tables], ignore_index=True)
+
+
+def _with_old_precision(settings: FitSettings, paths: Sequence[Path]) -> FitSettings:
+    """Let fits that are there decide what is faster, in place of the machine of today."""
+    for place in [place for path in paths for place in (path, partial_path(path))]:
+        if settings.precision == "auto" and (place / "settings.json").exists():
+            return replace(settings, precision=read_settings(place)[0].precision)
+    return settings
 
 
 def _check_fit(path: Path, settings: FitSettings, data: dict[str, Any], resume: bool) -> bool:

@@ -12,13 +12,13 @@ import pandas as pd
 import torch
 
 from neuro_pe.baselines import Zero
-from neuro_pe.encodings import NoEncoding, make_encoding
+from neuro_pe.encodings import PositionalEncoding, make_encoding
 from neuro_pe.errors import InputError
 from neuro_pe.model_folder import ModelFolder
 from neuro_pe.reconstruction import EvaluationSet, MaskedRegionTask
 from neuro_pe.settings import FitSettings
 from neuro_pe.timeseries import Cohort, coordinates_of
-from neuro_pe.training import History, train
+from neuro_pe.training import History, faster_precision, train
 from neuro_pe.transformer import MaskedRegionTransformer
 from neuro_pe.windows import WindowSource
 
@@ -49,15 +49,15 @@ class Fit:
     settings : FitSettings
         Every option as resolved.
     network : MaskedRegionTransformer
-    initial : ndarray, shape (region, width)
-        The positional encoding at the start.
+    initial : ndarray, shape (region, width), or None
+        The positional encoding at the start; None if nothing is added to the tokens.
     history : History
     training : Cohort
     """
 
     settings: FitSettings
     network: MaskedRegionTransformer
-    initial: np.ndarray
+    initial: np.ndarray | None
     history: History
     training: Cohort
 
@@ -83,7 +83,8 @@ class Fit:
     ) -> tuple[ModelFolder, dict[str, torch.Tensor]]:
         """Return what :func:`neuro_pe.model_folder.write_model_folder` writes."""
         weights = dict(self.network.state_dict())
-        weights[INITIAL] = torch.from_numpy(self.initial)
+        if self.initial is not None:
+            weights[INITIAL] = torch.from_numpy(self.initial)
         folder = ModelFolder(
             path=path,
             settings=self.settings,
@@ -101,7 +102,7 @@ class Fit:
 
 
 def resolve_settings(settings: FitSettings, training: WindowSource) -> FitSettings:
-    """Fill in what the data and the machine decide: number of epochs, stride and device.
+    """Fill in what data and machine decide: number of epochs, stride, device and precision.
 
     Raises
     ------
@@ -117,8 +118,11 @@ def resolve_settings(settings: FitSettings, training: WindowSource) -> FitSettin
     if not there[device]:
         msg = f"--device: found {device!r}, which this machine or this PyTorch lacks; use 'cpu'."
         raise InputError(msg)
+    precision = settings.precision
+    if precision == "auto":
+        precision = faster_precision(device)
     stride = settings.stride or settings.window
-    return replace(settings, epochs=epochs, device=device, stride=stride)
+    return replace(settings, epochs=epochs, device=device, stride=stride, precision=precision)
 
 
 def _warn_of_few_steps(settings: FitSettings, training: WindowSource) -> None:
@@ -131,7 +135,11 @@ def _warn_of_few_steps(settings: FitSettings, training: WindowSource) -> None:
 
 
 def build_network(
-    settings: FitSettings, *, n_regions: int, coordinates: np.ndarray | None
+    settings: FitSettings,
+    *,
+    n_regions: int,
+    coordinates: np.ndarray | None,
+    connectivity: np.ndarray | None = None,
 ) -> MaskedRegionTransformer:
     """Build the untrained network that the settings describe.
 
@@ -141,14 +149,39 @@ def build_network(
     n_regions : int
     coordinates : ndarray, shape (region, 3), or None
         MNI x y z in mm.
+    connectivity : ndarray, shape (region, region), or None
+        Functional connectivity of the training subjects.
+
+    Raises
+    ------
+    InputError
+        If the encoding cannot be made from these, or not be injected as asked.
     """
-    encoding = make_encoding(
-        settings.encoding,
-        n_regions=n_regions,
-        width=settings.width,
-        sigma=settings.sigma,
-        coordinates=coordinates,
-    )
+    n_blocks = settings.layers + (settings.design == "cross-attention")
+
+    def encoding() -> PositionalEncoding:
+        return make_encoding(
+            settings.encoding,
+            n_regions=n_regions,
+            width=settings.width,
+            heads=settings.heads,
+            n_blocks=n_blocks,
+            sigma=settings.sigma,
+            distribution=settings.distribution,
+            rank=settings.rank,
+            coordinates=coordinates,
+            connectivity=connectivity,
+        )
+
+    encodings = [encoding()]
+    if settings.inject == "every-block":
+        if encodings[0]() is None:
+            msg = (
+                f"inject: encoding {settings.encoding!r} adds nothing to the tokens that every "
+                "block could have of its own; leave it at 'input'."
+            )
+            raise InputError(msg)
+        encodings += [encoding() for _ in range(n_blocks - 1)]
     # PyTorch's layers draw a start of their own, which must not move the global generator.
     with torch.random.fork_rng(devices=[]):
         return MaskedRegionTransformer(
@@ -156,8 +189,11 @@ def build_network(
             width=settings.width,
             layers=settings.layers,
             heads=settings.heads,
-            encoding=encoding,
+            encodings=encodings,
             generator=torch.Generator().manual_seed(settings.seed),
+            design=settings.design,
+            norm=settings.norm,
+            readout_gain=settings.readout_gain,
         )
 
 
@@ -181,7 +217,12 @@ def new_network(settings: FitSettings, cohort: Cohort) -> MaskedRegionTransforme
             "one to see."
         )
         raise InputError(msg)
-    return build_network(settings, n_regions=n_regions, coordinates=cohort.coordinates)
+    return build_network(
+        settings,
+        n_regions=n_regions,
+        coordinates=cohort.coordinates,
+        connectivity=cohort.functional_connectivity().to_numpy(),
+    )
 
 
 def fit_network(
@@ -214,7 +255,7 @@ def fit_network(
     settings = resolve_settings(settings, training)
     _warn_of_few_steps(settings, training)
     network = new_network(settings, cohort)
-    initial = network.encoding().detach().numpy().copy()
+    initial = _vectors(network)
     device = torch.device(settings.device)
     network.to(device)
     history = train(
@@ -238,8 +279,12 @@ def load_network(folder: ModelFolder) -> MaskedRegionTransformer:
     InputError
         If the weights are damaged or do not fit the settings.
     """
-    coordinates = coordinates_of(folder.regions)
-    network = build_network(folder.settings, n_regions=len(folder.regions), coordinates=coordinates)
+    network = build_network(
+        folder.settings,
+        n_regions=len(folder.regions),
+        coordinates=coordinates_of(folder.regions),
+        connectivity=folder.functional_connectivity.to_numpy(),
+    )
     weights = folder.weights()
     weights.pop(INITIAL, None)
     try:
@@ -306,9 +351,16 @@ def describe_data(cohort: Cohort) -> dict[str, Any]:
     }
 
 
+def _vectors(network: MaskedRegionTransformer) -> np.ndarray | None:
+    """Return a copy of the positional encoding, shape (region, dimension), or None."""
+    network.eval()
+    vectors = network.positional_encoding()
+    return None if vectors is None else vectors.detach().numpy().copy()
+
+
 def _encoding_table(network: MaskedRegionTransformer, names: list[str]) -> pd.DataFrame | None:
-    if isinstance(network.encoding, NoEncoding):
+    vectors = _vectors(network)
+    if vectors is None:
         return None
-    vectors = network.encoding().detach().numpy().copy()
     columns = [f"dimension_{number}" for number in range(vectors.shape[1])]
     return pd.DataFrame(vectors, index=pd.Index(names, name="region"), columns=columns)

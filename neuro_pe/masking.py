@@ -2,7 +2,7 @@
 
 import torch
 
-__all__ = ["n_visible_regions", "uniform_masks"]
+__all__ = ["grouped_masks", "n_visible_regions", "uniform_masks"]
 
 
 def n_visible_regions(n_regions: int, mask_ratio: float) -> int:
@@ -37,5 +37,45 @@ def uniform_masks(
     (torch.Size([3, 1]), torch.Size([3, 9]))
     """
     order = torch.rand(n_masks, n_regions, generator=generator).argsort(dim=1)
-    n_visible = n_visible_regions(n_regions, mask_ratio)
+    return _cut(order, mask_ratio)
+
+
+def grouped_masks(
+    n_masks: int, groups: torch.Tensor, mask_ratio: float, generator: torch.Generator
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Draw masks that hide whole groups of regions, one group after the other in random order.
+
+    The group with which the share is reached is hidden in part, at random, so that every mask
+    hides the same number of regions.
+
+    Parameters
+    ----------
+    n_masks : int
+    groups : Tensor of int64, shape (region,)
+        The group (network, hemisphere) of each region, from 0.
+    mask_ratio : float
+        Share of regions to hide.
+    generator : torch.Generator
+
+    Returns
+    -------
+    visible, hidden
+        As :func:`uniform_masks`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from neuro_pe.masking import grouped_masks
+    >>> halves = torch.tensor([0, 0, 0, 1, 1, 1])
+    >>> grouped_masks(1, halves, 0.5, torch.Generator().manual_seed(0))[1]
+    tensor([[3, 4, 5]])
+    """
+    ranks = torch.rand(n_masks, int(groups.max()) + 1, generator=generator).argsort(dim=1)
+    within = torch.rand(n_masks, len(groups), generator=generator)
+    return _cut((ranks[:, groups] + within).argsort(dim=1), mask_ratio)
+
+
+def _cut(order: torch.Tensor, mask_ratio: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Let the first regions of each order be visible, the rest hidden."""
+    n_visible = n_visible_regions(order.shape[1], mask_ratio)
     return order[:, :n_visible].sort(dim=1).values, order[:, n_visible:].sort(dim=1).values

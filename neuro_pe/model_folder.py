@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from neuro_pe import __version__
 from neuro_pe.derivatives import atomic_path, read_table, write_json, write_table
 from neuro_pe.errors import InputError
-from neuro_pe.settings import WITHOUT_VECTORS, FitSettings
+from neuro_pe.settings import WITH_VECTORS, FitSettings
 
 # Reading tables is all that most commands want of a model folder: torch, which takes a second or
 # two to import, waits until tensors are read or written.
@@ -224,7 +224,9 @@ def read_model_folder(path: str | os.PathLike[str]) -> ModelFolder:
         kept_regions = regions[kept].drop(columns=["atlas", "kept", "reason"])
         dropped = regions.loc[~kept, ["name", "reason"]]
         square = read_table(path / "functional_connectivity.tsv", index="region")
-        has_encoding = settings.encoding not in WITHOUT_VECTORS
+        has_encoding = (
+            settings.encoding in WITH_VECTORS or (path / "positional_encoding.tsv").exists()
+        )
         encodings = {
             name: read_table(path / f"{name}.tsv", index="region") if has_encoding else None
             for name in ("positional_encoding", "positional_encoding_change")

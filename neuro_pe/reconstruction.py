@@ -15,7 +15,8 @@ from neuro_pe.baselines import (
     VisibleMean,
     Zero,
 )
-from neuro_pe.masking import n_visible_regions, uniform_masks
+from neuro_pe.errors import InputError
+from neuro_pe.masking import grouped_masks, n_visible_regions, uniform_masks
 from neuro_pe.settings import FitSettings
 from neuro_pe.transformer import MaskedRegionTransformer, take_regions
 from neuro_pe.windows import WindowSource
@@ -25,6 +26,7 @@ __all__ = [
     "MaskedRegionTask",
     "ModelImputer",
     "fit_baselines",
+    "mask_groups",
     "mean_attention",
     "summarize_errors",
 ]
@@ -35,6 +37,7 @@ N_EVALUATION_MASKS = 32
 WINDOWS_AT_ONCE = 64
 # Above this many visible values in a window the space-time covariance no longer fits in memory.
 MAX_SPACE_TIME_VALUES = 8_000
+NETWORK_COLUMNS = ("yeo7", "gordon", "power")  # the first that the atlas has
 
 NO_REGION_ERRORS = pd.DataFrame(
     {
@@ -238,16 +241,22 @@ class MaskedRegionTask:
         self.validation = validation
         self.settings = settings
         self.device = device
+        self.groups = mask_groups(settings.mask_pattern, training.cohort.regions)
 
     def batches(self, generator: torch.Generator) -> Batches:
         """Return the windows of one epoch and their masks, batch by batch."""
+        self.generator = generator
         windows = self.training.training_windows(generator)
-        return Batches(
-            windows.split(self.settings.batch_size),
-            lambda n_windows: uniform_masks(
-                n_windows, self.training.n_regions, self.settings.mask_ratio, generator
-            ),
-        )
+        return Batches(windows.split(self.settings.batch_size), self.draw_masks)
+
+    def draw_masks(self, n_windows: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Draw the masks of a batch: visible and hidden regions of each window."""
+        ratio, lowest = self.settings.mask_ratio, self.settings.mask_ratio_min
+        if lowest is not None:
+            ratio = lowest + (ratio - lowest) * float(torch.rand(1, generator=self.generator))
+        if self.groups is not None:
+            return grouped_masks(n_windows, self.groups, ratio, self.generator)
+        return uniform_masks(n_windows, self.training.n_regions, ratio, self.generator)
 
     def loss(self, model: MaskedRegionTransformer, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
         """Return the mean squared error on the hidden regions."""
@@ -264,6 +273,38 @@ class MaskedRegionTask:
             return None
         total = self.validation.errors(ModelImputer(model))
         return float(total[0].sum() / total[2].sum())
+
+
+def mask_groups(pattern: str, regions: pd.DataFrame) -> torch.Tensor | None:
+    """Return the group of each region that a mask pattern hides together.
+
+    Parameters
+    ----------
+    pattern : {"uniform", "network", "hemisphere"}
+    regions : DataFrame
+        The regions in order, with the columns of their atlas.
+
+    Returns
+    -------
+    Tensor of int64, shape (region,), or None
+        None for "uniform". Regions of no network are a group.
+
+    Raises
+    ------
+    InputError
+        If the atlas is unknown, so that regions have no networks or hemispheres.
+    """
+    if pattern == "uniform":
+        return None
+    wanted = NETWORK_COLUMNS if pattern == "network" else ("hemisphere",)
+    column = next((name for name in wanted if name in regions), None)
+    if column is None:
+        msg = (
+            f"mask_pattern: {pattern!r} needs the {' or '.join(wanted)} of every region, which "
+            "these data lack; give their --atlas, or choose 'uniform'."
+        )
+        raise InputError(msg)
+    return torch.as_tensor(pd.factorize(regions[column].fillna("none"))[0], dtype=torch.int64)
 
 
 @dataclass(frozen=True, kw_only=True)

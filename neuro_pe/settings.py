@@ -3,19 +3,39 @@
 import json
 import math
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from neuro_pe.errors import InputError
 
-__all__ = ["ENCODINGS", "FitSettings", "option_name"]
+__all__ = ["ENCODINGS", "WITH_SIGMA", "FitSettings", "kind_of", "option_name"]
 
-ENCODINGS = ("learn", "random", "nope", "1d-fixed", "3d-fixed")
-WITHOUT_VECTORS = ("nope",)  # encodings that give no vector a region, so no table is written
+# The encodings of the package; `neuro_pe.encodings.register` adds a user's own.
+ENCODINGS = [
+    "learn",
+    "random",
+    "nope",
+    "1d-fixed",
+    "2d-fixed",
+    "3d-fixed",
+    "rope",
+    "rope-2d",
+    "rope-3d",
+    "relative",
+    "relative-causal",
+]
+WITH_SIGMA = ("learn", "random")
+# Encodings that are added to tokens, so that a fit leaves their table.
+WITH_VECTORS = ("learn", "random", "1d-fixed", "2d-fixed", "3d-fixed")
+DISTRIBUTIONS = ("normal", "uniform")
+INJECTIONS = ("input", "every-block")
+DESIGNS = ("cross-attention", "bert")
+NORMS = ("pre", "post")
+MASK_PATTERNS = ("uniform", "network", "hemisphere")
 OPTIMIZERS = ("muon", "adamw")
 DEVICES = ("auto", "cpu", "cuda", "mps")
-PRECISIONS = ("float32", "bfloat16")
+PRECISIONS = ("auto", "float32", "bfloat16")
 
 Check = tuple[Callable[[Any], bool], str]
 
@@ -25,7 +45,7 @@ AT_LEAST_ONE: Check = (lambda value: value >= 1, "a whole number of 1 or more")
 SHARE: Check = (lambda value: 0 < value < 1, "a number between 0 and 1")
 
 
-def _one_of(values: tuple[str, ...]) -> Check:
+def _one_of(values: Sequence[str]) -> Check:
     return (lambda value: value in values, "one of " + ", ".join(values))
 
 
@@ -59,7 +79,36 @@ class FitSettings:
     sigma: float = _option(
         0.1, POSITIVE, "Standard deviation that a learned or random encoding starts from."
     )
+    distribution: str = _option(
+        "normal",
+        _one_of(DISTRIBUTIONS),
+        "Distribution that a learned or random encoding starts from.",
+        choices=DISTRIBUTIONS,
+    )
+    rank: int | None = _option(
+        None,
+        AT_LEAST_ONE,
+        "Rank of the start of a learned or random encoding.  [default: full]",
+    )
+    inject: str = _option(
+        "input",
+        _one_of(INJECTIONS),
+        "Add the encoding at the input, or one of its own in every block.",
+        choices=INJECTIONS,
+    )
     mask_ratio: float = _option(0.9, SHARE, "Share of regions hidden in training.")
+    mask_ratio_min: float | None = _option(
+        None,
+        SHARE,
+        "Draw the share for each batch, from this to the mask ratio.  [default: it is fixed]",
+    )
+    mask_pattern: str = _option(
+        "uniform",
+        _one_of(MASK_PATTERNS),
+        "What is hidden in training: regions at random, whole networks or a hemisphere, as far as "
+        "the mask ratio allows.",
+        choices=MASK_PATTERNS,
+    )
     test_mask_ratio: float = _option(0.9, SHARE, "Share of regions hidden in validation and test.")
     window: int = _option(20, AT_LEAST_ONE, "Length of a window, in TRs.")
     stride: int | None = _option(
@@ -70,6 +119,18 @@ class FitSettings:
     layers: int = _option(2, AT_LEAST_ONE, "Encoder layers over the visible regions.")
     heads: int = _option(8, AT_LEAST_ONE, "Attention heads.")
     width: int = _option(128, AT_LEAST_ONE, "Width of a token.")
+    design: str = _option(
+        "cross-attention",
+        _one_of(DESIGNS),
+        "Encode visible regions and let hidden ones ask, or encode all regions together.",
+        choices=DESIGNS,
+    )
+    norm: str = _option(
+        "pre", _one_of(NORMS), "LayerNorm before or after each part of a block.", choices=NORMS
+    )
+    readout_gain: float = _option(
+        1.0, POSITIVE, "Multiplies the start of the last layer: small is rich, large is lazy."
+    )
     epochs: int | None = _option(
         None,
         AT_LEAST_ONE,
@@ -88,10 +149,13 @@ class FitSettings:
     muon_lr: float = _option(3e-3, POSITIVE, "Peak learning rate of Muon.")
     weight_decay: float = _option(0.05, NOT_NEGATIVE, "Weight decay of the blocks' matrices.")
     batch_size: int = _option(32, AT_LEAST_ONE, "Windows a training step.")
+    accumulate: int = _option(
+        1, AT_LEAST_ONE, "Parts that a batch is computed in, one after the other, to save memory."
+    )
     precision: str = _option(
-        "float32",
+        "auto",
         _one_of(PRECISIONS),
-        "Number format of the matrix products in training.",
+        "Number format of the matrix products in training; auto takes what is faster here.",
         choices=PRECISIONS,
     )
     device: str = _option(
@@ -107,7 +171,7 @@ class FitSettings:
             value = getattr(self, option.name)
             if value is None and option.default is None:
                 continue
-            kind: Any = int if option.default is None else type(option.default)
+            kind: Any = kind_of(option)
             # Whole numbers where a fraction may stand, and NumPy's numbers (of a grid search).
             number = {int: numbers.Integral, float: numbers.Real}.get(kind)
             if number and isinstance(value, number) and not isinstance(value, bool):
@@ -119,6 +183,12 @@ class FitSettings:
             if not (of_kind and finite and check[0](value)):
                 msg = f"{option.name}: found {value!r}; expected {check[1]}."
                 raise InputError(msg)
+        if self.mask_ratio_min is not None and self.mask_ratio_min >= self.mask_ratio:
+            msg = (
+                f"mask_ratio_min: found {self.mask_ratio_min}; expected a share under the mask "
+                f"ratio, {self.mask_ratio}."
+            )
+            raise InputError(msg)
         if self.width % self.heads:
             msg = (
                 f"heads: found {self.heads}, which does not divide the width {self.width}; "
@@ -130,7 +200,7 @@ class FitSettings:
     def name(self) -> str:
         """Name of the model folder: what was asked, seed last."""
         parts = [f"encoding-{self.encoding}"]
-        if self.encoding in ("learn", "random"):
+        if self.encoding in WITH_SIGMA:
             parts.append(f"sigma-{self.sigma:g}")
         return "_".join([*parts, f"mask-{self.mask_ratio:g}", f"seed-{self.seed}"])
 
@@ -150,6 +220,13 @@ class FitSettings:
             )
             raise InputError(msg)
         return cls(**values)
+
+
+def kind_of(option: Any) -> type:
+    """Return the type of a field's values; None, where it is the default, stands beside it."""
+    if option.default is not None:
+        return type(option.default)
+    return float if "float" in str(option.type) else int
 
 
 def option_name(name: str) -> str:

@@ -1,5 +1,6 @@
 """Sweeps over the settings of masked-region models: a grid in, one table of fits out."""
 
+import importlib
 import itertools
 import json
 import os
@@ -15,7 +16,7 @@ from neuro_pe._sweep_summary import SweepSummary, summarize_sweep, sweep_text
 from neuro_pe.derivatives import atomic_path, check_output_dir, write_json, write_table
 from neuro_pe.errors import InputError
 from neuro_pe.jobs import DaskCluster, Job, JobProgress, run_jobs
-from neuro_pe.settings import FitSettings
+from neuro_pe.settings import WITH_SIGMA, FitSettings
 from neuro_pe.timeseries import Cohort
 
 __all__ = ["SweepSummary", "fit_name", "grid_settings", "sweep", "sweep_text"]
@@ -25,7 +26,6 @@ SUMMARY = "sweep_settings.tsv"
 FIGURE = Path("figures") / "sweep_sigma.png"
 BASELINES = "baselines"
 CACHE = "cache"
-WITH_SIGMA = ("learn", "random")
 NAMED = ("encoding", "sigma", "mask_ratio", "seed")  # stand in every name
 
 
@@ -95,7 +95,7 @@ def fit_name(settings: FitSettings) -> str:
 
     Examples
     --------
-    >>> from neuro_pe.settings import FitSettings
+    >>> from neuro_pe.settings import WITH_SIGMA, FitSettings
     >>> from neuro_pe.sweeps import fit_name
     >>> fit_name(FitSettings(sigma=0.2, width=64))
     'encoding-learn_sigma-0.2_mask-0.9_width-64_seed-0'
@@ -244,6 +244,7 @@ class _Source:
     bids_dir: str | None
     filters: dict[str, Any]
     split: dict[str, Any]
+    modules: Sequence[str] = ()  # that register encodings of the user's own
 
     def load(self) -> Cohort:
         """Return the runs, read once a process."""
@@ -283,6 +284,7 @@ class _Source:
 
     def prepare(self, window: int) -> "_Source":
         """Find mistakes before the first fit; return what workers get."""
+        from neuro_pe.encodings import registered_modules
         from neuro_pe.experiment import split_cohort
         from neuro_pe.fitting import describe_data
         from neuro_pe.windows import long_enough
@@ -298,7 +300,11 @@ class _Source:
             raise
         content = {"format_version": 1, "asked": self._asked(), "data": describe_data(cohort)}
         write_json(content, Path(self.output_dir) / DESCRIPTION)
-        return self if self.bids_dir is None else replace(self, cohort=None)
+        return replace(
+            self,
+            cohort=cohort if self.bids_dir is None else None,
+            modules=registered_modules(),
+        )
 
     def _asked(self) -> dict[str, Any]:
         asked = {"bids_dir": self.bids_dir, "filters": self.filters, "split": self.split}
@@ -324,6 +330,8 @@ def fit_job(job: Job, source: _Source) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the coordinator has said it
         cohort = source.load()
+    for module in source.modules:
+        importlib.import_module(module)
     [folder] = train_models(
         cohort,
         output_dir=source.output_dir,

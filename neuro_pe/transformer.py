@@ -2,36 +2,44 @@
 
 Hidden regions cost little: only visible tokens attend to each other, and each hidden position
 reads them once by cross-attention (the asymmetry of masked autoencoders, He et al. 2022, CVPR).
+The form of BERT, in which all tokens attend to each other in every layer, is an option.
 """
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from neuro_pe.encodings import PositionalEncoding
+from neuro_pe.encodings import PositionalEncoding, fused_attention, reset_linear
 
 __all__ = ["Block", "MaskedRegionTransformer", "take_regions"]
 
+Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
 
 class Block(nn.Module):
-    """Pre-norm attention of queries over a context, then an MLP.
+    """Attention of queries over a context, then an MLP.
 
     Parameters
     ----------
     width, heads : int
+    norm : {"pre", "post"}
+        LayerNorm before attention and MLP, or after what they are added to.
 
     References
     ----------
     Xiong et al. (2020), "On layer normalization in the transformer architecture", ICML.
     """
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, norm: str = "pre") -> None:
         super().__init__()
         self.heads = heads
+        self.is_pre = norm == "pre"
         self.norm_query = nn.LayerNorm(width)
-        self.norm_context = nn.LayerNorm(width)
+        self.norm_context = nn.LayerNorm(width) if self.is_pre else nn.Identity()
         self.norm_mlp = nn.LayerNorm(width)
         self.query = nn.Linear(width, width)
         self.key = nn.Linear(width, width)
@@ -40,43 +48,45 @@ class Block(nn.Module):
         self.mlp_in = nn.Linear(width, 4 * width)
         self.mlp_out = nn.Linear(4 * width, width)
 
-    def forward(self, tokens: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, tokens: torch.Tensor, context: torch.Tensor, attend: Attend = fused_attention
+    ) -> torch.Tensor:
         """Update tokens from a context.
 
         Parameters
         ----------
         tokens : Tensor, shape (batch, token, width)
         context : Tensor, shape (batch, context token, width)
+        attend : callable
+            Queries, keys and values of the heads to attended values.
 
         Returns
         -------
         Tensor, shape (batch, token, width)
         """
-        seen = self.norm_context(context)
-        attended = _attend(
-            self._split(self.query(self.norm_query(tokens))),
-            self._split(self.key(seen)),
-            self._split(self.value(seen)),
-        )  # (batch, head, token, width / heads)
-        tokens = tokens + self.out(attended.transpose(1, 2).flatten(2))
-        return tokens + self.mlp_out(functional.gelu(self.mlp_in(self.norm_mlp(tokens))))
+        value = self._split(self.value(self.norm_context(context)))
+        attended = attend(*self.query_and_key(tokens, context), value)
+        added = self.out(attended.transpose(1, 2).flatten(2))
+        if self.is_pre:
+            tokens = tokens + added
+            return tokens + self._mlp(self.norm_mlp(tokens))
+        tokens = self.norm_query(tokens + added)
+        return self.norm_mlp(tokens + self._mlp(tokens))
 
-    def attention(self, tokens: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
-        """Return how much each token attends to each context token.
-
-        Parameters
-        ----------
-        tokens, context : Tensor
-            See :meth:`forward`, which does not compute this map: its attention is fused.
+    def query_and_key(
+        self, tokens: torch.Tensor, context: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return what the attention scores are made of.
 
         Returns
         -------
-        Tensor, shape (batch, head, token, context token)
-            Each row sums to 1.
+        tuple of two Tensor, shape (batch, head, token or context token, width / heads)
         """
-        query = self._split(self.query(self.norm_query(tokens)))
-        key = self._split(self.key(self.norm_context(context)))
-        return (query @ key.mT / query.shape[-1] ** 0.5).softmax(dim=-1)
+        asking = self.norm_query(tokens) if self.is_pre else tokens
+        return self._split(self.query(asking)), self._split(self.key(self.norm_context(context)))
+
+    def _mlp(self, tokens: torch.Tensor) -> torch.Tensor:
+        return self.mlp_out(functional.gelu(self.mlp_in(tokens)))
 
     def _split(self, tokens: torch.Tensor) -> torch.Tensor:
         """Reshape (batch, token, width) to (batch, head, token, width / heads)."""
@@ -91,10 +101,23 @@ class MaskedRegionTransformer(nn.Module):
     window : int
         TRs in a window.
     width, layers, heads : int
-        `layers` counts the encoder; one cross-attention block decodes.
-    encoding : PositionalEncoding
+        `layers` counts the encoder; one cross-attention block decodes, unless `design` is "bert".
+    encodings : sequence of PositionalEncoding
+        One at the input, or one for each block.
     generator : torch.Generator
         Draws the start of all weights.
+    design : {"cross-attention", "bert"}
+        Encode visible regions and let hidden ones ask, or encode all regions together.
+    norm : {"pre", "post"}
+        See :class:`Block`.
+    readout_gain : float
+        Multiplies the start of the readout's weights: small is the rich, large the lazy regime.
+
+    References
+    ----------
+    He et al. (2022), "Masked autoencoders are scalable vision learners", CVPR; Devlin et al.
+    (2019), "BERT", NAACL. Gain: Chizat et al. (2019), "On lazy training in differentiable
+    programming", NeurIPS.
     """
 
     def __init__(
@@ -104,28 +127,33 @@ class MaskedRegionTransformer(nn.Module):
         width: int,
         layers: int,
         heads: int,
-        encoding: PositionalEncoding,
+        encodings: Sequence[PositionalEncoding],
         generator: torch.Generator,
+        design: str = "cross-attention",
+        norm: str = "pre",
+        readout_gain: float = 1.0,
     ) -> None:
         super().__init__()
+        self.readout_gain = readout_gain
         self.embed = nn.Linear(window, width)
-        self.encoding = encoding
+        self.encodings = nn.ModuleList(encodings)
         self.hidden_token = nn.Parameter(torch.empty(width))
-        self.encoder = nn.ModuleList(Block(width, heads) for _ in range(layers))
-        self.decoder = Block(width, heads)
-        self.norm = nn.LayerNorm(width)
+        self.encoder = nn.ModuleList(Block(width, heads, norm) for _ in range(layers))
+        self.decoder = Block(width, heads, norm) if design == "cross-attention" else None
+        self.norm = nn.LayerNorm(width) if norm == "pre" else nn.Identity()
         self.readout = nn.Linear(width, window)
         self.reset_parameters(generator)
 
     def reset_parameters(self, generator: torch.Generator) -> None:
         """Draw every weight from `generator`: the encoding first, so it depends on it alone."""
-        self.encoding.reset_parameters(generator)
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                # PyTorch's own default for nn.Linear, from our generator.
-                bound = module.in_features**-0.5
-                nn.init.uniform_(module.weight, -bound, bound, generator=generator)
-                nn.init.uniform_(module.bias, -bound, bound, generator=generator)
+        for encoding in self.encodings:
+            cast(PositionalEncoding, encoding).reset_parameters(generator)
+        for name, module in self.named_modules():
+            if isinstance(module, nn.Linear) and not name.startswith("encodings."):
+                reset_linear(module, generator)
+        with torch.no_grad():
+            self.readout.weight.mul_(self.readout_gain)
+            self.readout.bias.mul_(self.readout_gain)
         nn.init.normal_(self.hidden_token, std=0.02, generator=generator)
 
     def forward(
@@ -137,15 +165,25 @@ class MaskedRegionTransformer(nn.Module):
         ----------
         windows : Tensor, shape (batch, region, time)
         visible : Tensor of int64, shape (batch, visible region)
+            Ascending, as are the hidden regions.
         hidden : Tensor of int64, shape (batch, hidden region)
 
         Returns
         -------
         Tensor, shape (batch, hidden region, time)
         """
-        encoded = self.encode(windows, visible)
-        queries = self.hidden_token + self.encoding()[hidden]  # (batch, hidden, width)
-        return self.readout(self.norm(self.decoder(queries, encoded)))
+        seen = self.embed(take_regions(windows, visible))
+        blank = self.hidden_token.expand(*hidden.shape, -1)
+        if self.decoder is None:
+            tokens = torch.cat([seen, blank.to(seen.dtype)], dim=1)
+            encoded = self._encode(tokens, torch.cat([visible, hidden], dim=1))
+            return self.readout(self.norm(encoded[:, visible.shape[1] :]))
+        encoded = self._encode(seen, visible)
+        if len(self.encodings) > 1:
+            encoded = self._add(encoded, -1, visible)
+        asking = self._add(blank, -1, hidden)
+        attend = partial(self._first.attend, rows=hidden, columns=visible, block=len(self.encoder))
+        return self.readout(self.norm(self.decoder(asking, encoded, attend)))
 
     def encode(self, windows: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
         """Encode the visible regions.
@@ -159,10 +197,7 @@ class MaskedRegionTransformer(nn.Module):
         -------
         Tensor, shape (batch, visible region, width)
         """
-        tokens = self.embed(take_regions(windows, visible)) + self.encoding()[visible]
-        for block in self.encoder:
-            tokens = block(tokens, tokens)
-        return tokens
+        return self._encode(self.embed(take_regions(windows, visible)), visible)
 
     def attention_maps(self, windows: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
         """Return the attention between visible regions, layer by layer of the encoder.
@@ -175,28 +210,56 @@ class MaskedRegionTransformer(nn.Module):
         Returns
         -------
         Tensor, shape (layer, batch, head, visible region, visible region)
+            Each row sums to 1.
         """
-        tokens = self.embed(take_regions(windows, visible)) + self.encoding()[visible]
-        maps = []
-        for block in self.encoder:
-            maps.append(cast(Block, block).attention(tokens, tokens))
-            tokens = block(tokens, tokens)
+        maps: list[torch.Tensor] = []
+        self._encode(self.embed(take_regions(windows, visible)), visible, maps)
         return torch.stack(maps)
+
+    def positional_encoding(self) -> torch.Tensor | None:
+        """Return the vectors that are added to tokens, those of all blocks side by side.
+
+        Returns
+        -------
+        Tensor, shape (region, width) or (region, blocks * width); None if there are none
+        """
+        vectors = [encoding() for encoding in self.encodings]
+        return None if vectors[0] is None else torch.cat(vectors, dim=1)
+
+    def resample(self, generator: torch.Generator) -> None:
+        """Draw what an encoding draws anew in every training step."""
+        for encoding in self.encodings:
+            cast(PositionalEncoding, encoding).resample(generator)
 
     def block_matrices(self) -> list[nn.Parameter]:
         """Weight matrices inside the blocks, which Muon may train."""
-        blocks = [*self.encoder, self.decoder]
+        blocks = [block for block in (*self.encoder, self.decoder) if block is not None]
         return [
             parameter for block in blocks for parameter in block.parameters() if parameter.ndim == 2
         ]
 
+    @property
+    def _first(self) -> PositionalEncoding:
+        return cast(PositionalEncoding, self.encodings[0])
 
-def _attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    """Attend; on a CPU in float32, since the backward pass is many times slower in bfloat16."""
-    if query.device.type != "cpu":
-        return functional.scaled_dot_product_attention(query, key, value)
-    with torch.autocast("cpu", enabled=False):
-        return functional.scaled_dot_product_attention(query.float(), key.float(), value.float())
+    def _add(self, tokens: torch.Tensor, number: int, regions: torch.Tensor) -> torch.Tensor:
+        """Add an encoding to the tokens of regions."""
+        vectors = self.encodings[number]()
+        return tokens if vectors is None else tokens + vectors[regions]
+
+    def _encode(
+        self, tokens: torch.Tensor, regions: torch.Tensor, maps: list[torch.Tensor] | None = None
+    ) -> torch.Tensor:
+        """Add the encodings and run the encoder; leave its attention in `maps` if asked to."""
+        for number, block in enumerate(self.encoder):
+            if number < len(self.encodings):
+                tokens = self._add(tokens, number, regions)
+            asked = {"rows": regions, "columns": regions, "block": number}
+            if maps is not None:
+                pair = cast(Block, block).query_and_key(tokens, tokens)
+                maps.append(self._first.scores(*pair, **asked).softmax(dim=-1))
+            tokens = block(tokens, tokens, partial(self._first.attend, **asked))
+        return tokens
 
 
 def take_regions(windows: torch.Tensor, regions: torch.Tensor) -> torch.Tensor:

@@ -112,7 +112,7 @@ def test_the_task_and_the_evaluation_measure_the_same_error(source):
         width=8,
         layers=1,
         heads=2,
-        encoding=make_encoding("learn", n_regions=N_REGIONS, width=8),
+        encodings=[make_encoding("learn", n_regions=N_REGIONS, width=8)],
         generator=torch.Generator().manual_seed(0),
     )
     held_out = EvaluationSet(source, mask_ratio=0.6, n_masks=4)

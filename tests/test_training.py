@@ -26,6 +26,9 @@ class Line(nn.Module):
     def block_matrices(self):
         return [self.inner]
 
+    def resample(self, generator):
+        """Nothing here is drawn anew."""
+
 
 class Regression:
     """Learn a line; the validation error can be scripted."""
@@ -38,16 +41,17 @@ class Regression:
     def batches(self, generator):
         x = torch.randn(4, 16, 4, generator=generator)
         self.seen.append(x)
-        return list(x)
+        return [(each,) for each in x]
 
     def loss(self, model, batch):
+        (batch,) = batch
         return (model(batch) - (batch @ self.weights + 1)).square().mean()
 
     def validate(self, model):
         if self.script is not None:
             return self.script[len(self.seen) - 1]
         x = torch.randn(200, 4, generator=torch.Generator().manual_seed(99))
-        return self.loss(model, x).item()
+        return self.loss(model, (x,)).item()
 
 
 def settings(**options):
@@ -124,7 +128,7 @@ def test_encodings_norms_and_biases_have_no_decay():
     class WithEncoding(Line):
         def __init__(self):
             super().__init__()
-            self.encoding = nn.Embedding(3, 4)
+            self.encodings = nn.Embedding(3, 4)
 
     model = WithEncoding()
     adamw, muon = make_optimizers(model, settings(weight_decay=0.3))
@@ -136,7 +140,22 @@ def test_encodings_norms_and_biases_have_no_decay():
     }
     assert decay[id(model.inner)] == 0.3
     assert decay[id(model.outer)] == training.ADAMW_DECAY
-    assert decay[id(model.bias)] == decay[id(model.encoding.weight)] == 0
+    assert decay[id(model.bias)] == decay[id(model.encodings.weight)] == 0
+
+
+@pytest.mark.parametrize("parts", [2, 5, 16])
+def test_a_batch_in_parts_gives_the_same_model(parts):
+    whole, split = Line(), Line()
+    train(whole, Regression(), settings(epochs=3))
+    train(split, Regression(), settings(epochs=3, accumulate=parts))
+    for name, value in whole.state_dict().items():
+        torch.testing.assert_close(split.state_dict()[name], value, atol=1e-4, rtol=1e-4)
+
+
+def test_the_faster_format_is_found_once_and_touches_no_generator():
+    before = torch.random.get_rng_state()
+    assert training.faster_precision("cpu") in ("float32", "bfloat16")
+    assert torch.equal(torch.random.get_rng_state(), before)
 
 
 def test_frozen_parameters_stay():

@@ -1,19 +1,40 @@
 """Positional encodings: what tells one region from another.
 
-An encoding is a module that returns one vector a region, shape (region, width), added to the
-tokens. Build one by its name with :func:`make_encoding`.
+An encoding is a module that is added to the tokens (one vector a region) or takes a hand in the
+attention. Build one by its name with :func:`make_encoding`; add your own with :func:`register`.
 """
 
-from neuro_pe.encodings._base import PositionalEncoding, make_encoding
-from neuro_pe.encodings._fixed import Sinusoids1d, Sinusoids3d
+from neuro_pe.encodings._base import (
+    AttentionEncoding,
+    EncodingInputs,
+    PositionalEncoding,
+    fused_attention,
+    make_encoding,
+    register,
+    registered_modules,
+    reset_linear,
+)
 from neuro_pe.encodings._learned import LearnedEncoding, NoEncoding, RandomEncoding
+from neuro_pe.encodings._relative import CausalRelative, Relative
+from neuro_pe.encodings._rotary import Rotary
+from neuro_pe.encodings._sinusoids import Sinusoids1d, Sinusoids2d, Sinusoids3d
 
 __all__ = [
+    "AttentionEncoding",
+    "CausalRelative",
+    "EncodingInputs",
     "LearnedEncoding",
     "NoEncoding",
     "PositionalEncoding",
     "RandomEncoding",
+    "Relative",
+    "Rotary",
     "Sinusoids1d",
+    "Sinusoids2d",
     "Sinusoids3d",
+    "fused_attention",
     "make_encoding",
+    "register",
+    "registered_modules",
+    "reset_linear",
 ]
