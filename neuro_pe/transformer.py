@@ -254,11 +254,11 @@ class MaskedRegionTransformer(nn.Module):
         for number, block in enumerate(self.encoder):
             if number < len(self.encodings):
                 tokens = self._add(tokens, number, regions)
-            asked = {"rows": regions, "columns": regions, "block": number}
             if maps is not None:
                 pair = cast(Block, block).query_and_key(tokens, tokens)
-                maps.append(self._first.scores(*pair, **asked).softmax(dim=-1))
-            tokens = block(tokens, tokens, partial(self._first.attend, **asked))
+                maps.append(self._first.scores(*pair, regions, regions, number).softmax(dim=-1))
+            attend = partial(self._first.attend, rows=regions, columns=regions, block=number)
+            tokens = block(tokens, tokens, attend)
         return tokens
 
 

@@ -75,8 +75,8 @@ class Rotary(PositionalEncoding):
         block: int,
     ) -> torch.Tensor:
         """Attend with turned queries and keys."""
-        turned = self.turn(query, rows), self.turn(key, columns)
-        return fused_attention(*(each.to(value.dtype) for each in turned), value)
+        query, key = self.turn(query, rows), self.turn(key, columns)
+        return fused_attention(query.to(value.dtype), key.to(value.dtype), value)
 
 
 def _pairs(inputs: EncodingInputs, name: str, n_axes: int) -> int:
