@@ -15,6 +15,7 @@ _PUBLIC = {
     "MaskedRegionModel": "neuro_pe.estimator",
     "RegionTimeSeries": "neuro_pe.timeseries",
     "compare_networks": "neuro_pe.comparison",
+    "from_pretrained": "neuro_pe.estimator",
     "load_bids": "neuro_pe.bids",
     "load_demo": "neuro_pe.bids",
     "sweep": "neuro_pe.sweeps",

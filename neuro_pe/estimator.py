@@ -1,40 +1,34 @@
-"""The scikit-learn face: fit, transform, score, save, load."""
+"""The scikit-learn face: parameters, fit, load."""
 
 import os
-import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import torch
-from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import check_is_fitted
 
+from neuro_pe._model_input import as_cohort
+from neuro_pe.building import INITIAL, load_network
 from neuro_pe.errors import InputError
 from neuro_pe.fitting import (
-    INITIAL,
     describe_data,
     fit_network,
     history_metrics,
-    load_network,
 )
-from neuro_pe.model_folder import ModelFolder, partial_path, read_model_folder, write_model_folder
-from neuro_pe.reconstruction import NO_REGION_ERRORS, EvaluationSet, ModelImputer
+from neuro_pe.model_folder import find_model_folders
+from neuro_pe.reconstruction import NO_REGION_ERRORS, EvaluationSet
 from neuro_pe.settings import FitSettings
-from neuro_pe.timeseries import Cohort, RegionTimeSeries
-from neuro_pe.transformer import MaskedRegionTransformer
+from neuro_pe.trained_model import TrainedModel
 from neuro_pe.windows import WindowSource, long_enough, split_subjects
 
-__all__ = ["MaskedRegionModel"]
+__all__ = ["MaskedRegionModel", "from_pretrained"]
 
 _DEFAULT = FitSettings()
 
 
-class MaskedRegionModel(TransformerMixin, BaseEstimator):
+class MaskedRegionModel(TrainedModel):
     """A transformer that reconstructs hidden brain regions from the visible ones.
 
     Parameters
@@ -209,7 +203,7 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
             seed = check_random_state(seed).randint(2**31 - 1)
         options = {name: value for name, value in self.get_params().items() if name in _OPTIONS}
         settings = FitSettings(**options, seed=int(seed))
-        cohort = long_enough(_as_cohort(X), window=settings.window)
+        cohort = long_enough(as_cohort(X), window=settings.window)
         request = self.validation_subjects
         if isinstance(request, float) and len(cohort.subjects) < 3:
             request = 0
@@ -235,82 +229,21 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
         )
         return self._adopt(folder, fit.network, fit.initial)
 
-    def transform(self, X: Any) -> np.ndarray:
-        """Embed the regions of subjects: encoder output with all regions visible.
-
-        Parameters
-        ----------
-        X : as for :meth:`fit`
-
-        Returns
-        -------
-        ndarray of float32, shape (subject, region, width)
-            Mean over the windows of a subject.
-        """
-        source = self._source(X)
-        windows = source.evaluation_windows()
-        n_regions = len(self.regions_)
-        total = np.zeros((len(source.subjects), n_regions, self.network_.embed.out_features))
-        for batch in windows.split(64):
-            visible = torch.arange(n_regions).expand(len(batch), -1)
-            with torch.no_grad():
-                tokens = self.network_.encode(source.gather(batch), visible).numpy()
-            np.add.at(total, source.subject_of_run[batch[:, 0].numpy()], tokens)
-        count = np.bincount(source.subject_of_run[windows[:, 0].numpy()])
-        return (total / count[:, None, None]).astype(np.float32)
-
-    def score(self, X: Any, y: None = None) -> float:
-        """Return R2 on hidden regions; higher is better, 0 is predicting each region's mean.
-
-        Parameters
-        ----------
-        X : as for :meth:`fit`
-            Subjects that were not trained on.
-        y : None
-            Ignored.
-        """
-        source = self._source(X)
-        held_out = EvaluationSet(source, mask_ratio=self._folder.settings.test_mask_ratio)
-        squared, squares, _ = held_out.errors(ModelImputer(self.network_)).sum(axis=(1, 2))
-        return float(1 - squared / squares)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a model folder, as ``neuro-pe train`` does.
-
-        Parameters
-        ----------
-        path : path-like
-            Must not exist.
-        """
-        check_is_fitted(self)
-        path = Path(path)
-        for place in (path, partial_path(path)):
-            if place.exists():
-                msg = f"{place}: exists already; choose another folder."
-                raise InputError(msg)
-        weights = self.network_.state_dict()
-        if self._initial is not None:
-            weights[INITIAL] = torch.from_numpy(self._initial)
-        try:
-            write_model_folder(replace(self._folder, path=path), weights)
-        except BaseException:
-            shutil.rmtree(partial_path(path), ignore_errors=True)
-            raise
-
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "MaskedRegionModel":
-        """Read a model folder; nothing in it can run code.
+        """Read a trained model; see :func:`neuro_pe.from_pretrained`.
 
         Parameters
         ----------
         path : path-like
-
-        Raises
-        ------
-        InputError
-            If it is not a complete model folder of this or an older version.
+            A model folder, or a folder that holds exactly one.
         """
-        folder = read_model_folder(path)
+        folders = find_model_folders([path])
+        if len(folders) > 1:
+            names = ", ".join(folder.path.name for folder in folders)
+            msg = f"{path}: holds {len(folders)} models ({names}); give the folder of one of them."
+            raise InputError(msg)
+        folder = folders[0]
         options = asdict(folder.settings)
         model = cls(random_state=options.pop("seed"), **options)
         initial = folder.weights().get(INITIAL)
@@ -324,80 +257,37 @@ class MaskedRegionModel(TransformerMixin, BaseEstimator):
         tags.input_tags.three_d_array = True
         return tags
 
-    def _adopt(
-        self, folder: ModelFolder, network: MaskedRegionTransformer, initial: np.ndarray | None
-    ) -> "MaskedRegionModel":
-        self._folder = folder
-        self._initial = initial
-        self.network_ = network
-        self.regions_ = folder.regions
-        self.metrics_ = folder.metrics
-        self.positional_encoding_ = folder.positional_encoding
-        self.positional_encoding_change_ = folder.positional_encoding_change
-        self.functional_connectivity_ = folder.functional_connectivity
-        self.n_features_in_ = len(folder.regions) + len(folder.dropped)
-        return self
-
-    def _source(self, X: Any) -> WindowSource:
-        """Cut new runs into windows, with the regions of the model in its order."""
-        check_is_fitted(self)
-        cohort = _as_cohort(X)
-        names = [str(name) for name in self.regions_["name"]]
-        if cohort.atlas is None and _unnamed(names) and _n_columns(cohort) != self.n_features_in_:
-            msg = (
-                f"{cohort[0].label}: found {_n_columns(cohort)} columns; expected the "
-                f"{self.n_features_in_} regions of the data that the model was fitted on."
-            )
-            raise InputError(msg)
-        missing = [name for name in names if name not in set(cohort.region_names)]
-        if missing:
-            msg = (
-                f"{cohort[0].label}: has no signal for {len(missing)} of the model's "
-                f"{len(names)} regions (first: {missing[0]}); all are needed, by name."
-            )
-            raise InputError(msg)
-        runs = tuple(run.select(names) for run in cohort)
-        settings = self._folder.settings
-        return WindowSource(
-            replace(cohort, runs=runs, regions=self.regions_),
-            window=settings.window,
-            stride=settings.stride,
-        )
-
-
-def _unnamed(names: Sequence[str]) -> bool:
-    """Whether names are column numbers, so that columns must be counted to be matched."""
-    return all(name.isdigit() for name in names)
-
-
-def _n_columns(cohort: Cohort) -> int:
-    return len(cohort.region_names) + len(cohort.dropped)
-
 
 _OPTIONS = {option.name for option in fields(FitSettings)} - {"seed"}
 
 
-def _as_cohort(X: Any) -> Cohort:
-    if isinstance(X, Cohort):
-        return X
-    if not isinstance(X, (list, tuple, np.ndarray)) or (isinstance(X, np.ndarray) and X.ndim != 3):
-        shape = getattr(X, "shape", None)
-        found = f"an array of shape {shape}" if shape is not None else type(X).__name__
-        msg = (
-            f"X: found {found}; expected a list of (time, region) arrays, one a subject, a "
-            "(subject, time, region) array, or what load_bids returns."
-        )
-        raise InputError(msg)
-    runs = []
-    for number, values in enumerate(X):
-        if isinstance(values, RegionTimeSeries):
-            runs.append(values)
-            continue
-        array = np.asarray(values)
-        names = (
-            [str(name) for name in values.columns]
-            if isinstance(values, pd.DataFrame)
-            else [str(column) for column in range(array.shape[-1] if array.ndim else 0)]
-        )
-        runs.append(RegionTimeSeries(values=array, regions=tuple(names), subject=str(number)))
-    return Cohort.from_runs(runs)
+def from_pretrained(model_folder: str | os.PathLike[str]) -> MaskedRegionModel:
+    """Load a trained model, to embed, score or fill in new subjects.
+
+    Nothing in a model folder can run code. :meth:`MaskedRegionModel.load` does the same.
+
+    Parameters
+    ----------
+    model_folder : path-like
+        What ``neuro-pe train`` or :meth:`MaskedRegionModel.save` wrote, or a folder that holds
+        exactly one such folder.
+
+    Returns
+    -------
+    MaskedRegionModel
+
+    Raises
+    ------
+    InputError
+        If there is no complete model folder of this or an older version, or more than one; the
+        line lists them.
+
+    Examples
+    --------
+    >>> import neuro_pe as npe
+    >>> model = npe.from_pretrained("results/encoding-learn_sigma-0.1_mask-0.9_seed-0")
+    ... # doctest: +SKIP
+    >>> model.transform(npe.load_demo()).shape  # doctest: +SKIP
+    (12, 360, 128)
+    """
+    return MaskedRegionModel.load(model_folder)
