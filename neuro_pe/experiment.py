@@ -15,6 +15,7 @@ import pandas as pd
 
 from neuro_pe import __version__
 from neuro_pe._baseline_cache import cached_errors
+from neuro_pe.building import new_network
 from neuro_pe.derivatives import check_output_dir, write_dataset_description
 from neuro_pe.errors import InputError
 from neuro_pe.fitting import (
@@ -22,7 +23,6 @@ from neuro_pe.fitting import (
     describe_data,
     fit_network,
     history_metrics,
-    new_network,
     resolve_settings,
 )
 from neuro_pe.model_folder import (

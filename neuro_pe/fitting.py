@@ -12,24 +12,21 @@ import pandas as pd
 import torch
 
 from neuro_pe.baselines import Zero
-from neuro_pe.encodings import PositionalEncoding, make_encoding
+from neuro_pe.building import INITIAL, new_network
 from neuro_pe.errors import InputError
 from neuro_pe.model_folder import ModelFolder
 from neuro_pe.reconstruction import EvaluationSet, MaskedRegionTask
 from neuro_pe.settings import FitSettings
-from neuro_pe.timeseries import Cohort, coordinates_of
+from neuro_pe.timeseries import Cohort
 from neuro_pe.training import History, faster_precision, train
 from neuro_pe.transformer import MaskedRegionTransformer
 from neuro_pe.windows import WindowSource
 
 __all__ = [
     "Fit",
-    "build_network",
     "describe_data",
     "fit_network",
     "history_metrics",
-    "load_network",
-    "new_network",
     "resolve_settings",
 ]
 
@@ -37,7 +34,6 @@ METRICS = ["epoch", "seconds", "split", "predictor", "mask_ratio", "mse", "r2", 
 
 DEFAULT_STEPS = 1500
 FEW_STEPS = 10
-INITIAL = "positional_encoding_initial"  # beside the weights in model.safetensors
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -134,97 +130,6 @@ def _warn_of_few_steps(settings: FitSettings, training: WindowSource) -> None:
         warnings.warn(msg, stacklevel=3)
 
 
-def build_network(
-    settings: FitSettings,
-    *,
-    n_regions: int,
-    coordinates: np.ndarray | None,
-    connectivity: np.ndarray | None = None,
-) -> MaskedRegionTransformer:
-    """Build the untrained network that the settings describe.
-
-    Parameters
-    ----------
-    settings : FitSettings
-    n_regions : int
-    coordinates : ndarray, shape (region, 3), or None
-        MNI x y z in mm.
-    connectivity : ndarray, shape (region, region), or None
-        Functional connectivity of the training subjects.
-
-    Raises
-    ------
-    InputError
-        If the encoding cannot be made from these, or not be injected as asked.
-    """
-    n_blocks = settings.layers + (settings.design == "cross-attention")
-
-    def encoding() -> PositionalEncoding:
-        return make_encoding(
-            settings.encoding,
-            n_regions=n_regions,
-            width=settings.width,
-            heads=settings.heads,
-            n_blocks=n_blocks,
-            sigma=settings.sigma,
-            distribution=settings.distribution,
-            rank=settings.rank,
-            coordinates=coordinates,
-            connectivity=connectivity,
-        )
-
-    encodings = [encoding()]
-    if settings.inject == "every-block":
-        if encodings[0]() is None:
-            msg = (
-                f"inject: encoding {settings.encoding!r} adds nothing to the tokens that every "
-                "block could have of its own; leave it at 'input'."
-            )
-            raise InputError(msg)
-        encodings += [encoding() for _ in range(n_blocks - 1)]
-    # PyTorch's layers draw a start of their own, which must not move the global generator.
-    with torch.random.fork_rng(devices=[]):
-        return MaskedRegionTransformer(
-            window=settings.window,
-            width=settings.width,
-            layers=settings.layers,
-            heads=settings.heads,
-            encodings=encodings,
-            generator=torch.Generator().manual_seed(settings.seed),
-            design=settings.design,
-            norm=settings.norm,
-            readout_gain=settings.readout_gain,
-        )
-
-
-def new_network(settings: FitSettings, cohort: Cohort) -> MaskedRegionTransformer:
-    """Build the untrained network of a cohort.
-
-    Parameters
-    ----------
-    settings : FitSettings
-    cohort : Cohort
-
-    Raises
-    ------
-    InputError
-        If there are under two regions, or the encoding needs coordinates that they lack.
-    """
-    n_regions = len(cohort.region_names)
-    if n_regions < 2:
-        msg = (
-            f"{cohort[0].label}: found {n_regions} region; expected at least 2, one to hide and "
-            "one to see."
-        )
-        raise InputError(msg)
-    return build_network(
-        settings,
-        n_regions=n_regions,
-        coordinates=cohort.coordinates,
-        connectivity=cohort.functional_connectivity().to_numpy(),
-    )
-
-
 def fit_network(
     training: WindowSource,
     validation: EvaluationSet | None,
@@ -269,30 +174,6 @@ def fit_network(
     return Fit(
         settings=settings, network=network, initial=initial, history=history, training=cohort
     )
-
-
-def load_network(folder: ModelFolder) -> MaskedRegionTransformer:
-    """Build the trained network of a model folder.
-
-    Raises
-    ------
-    InputError
-        If the weights are damaged or do not fit the settings.
-    """
-    network = build_network(
-        folder.settings,
-        n_regions=len(folder.regions),
-        coordinates=coordinates_of(folder.regions),
-        connectivity=folder.functional_connectivity.to_numpy(),
-    )
-    weights = folder.weights()
-    weights.pop(INITIAL, None)
-    try:
-        network.load_state_dict(weights)
-    except RuntimeError:
-        msg = f"{folder.path}: the weights do not fit settings.json and regions.tsv; fit it again."
-        raise InputError(msg) from None
-    return network
 
 
 def history_metrics(

@@ -10,9 +10,10 @@ import pytest
 from scipy import stats
 
 from neuro_pe import Cohort, FitSettings, InputError, train_models
+from neuro_pe.building import INITIAL, relative_weight_change
 from neuro_pe.comparison import compare_predictors
 from neuro_pe.experiment import split_cohort
-from neuro_pe.fitting import INITIAL, METRICS, fit_network, resolve_settings
+from neuro_pe.fitting import METRICS, fit_network, resolve_settings
 from neuro_pe.reconstruction import fit_baselines
 from neuro_pe.windows import WindowSource, long_enough
 
@@ -134,6 +135,14 @@ class TestWhatIsWritten:
         change = folder.positional_encoding - initial
         assert np.allclose(change, folder.positional_encoding_change, atol=1e-6)
         assert np.abs(folder.positional_encoding_change.to_numpy()).max() > 1e-3
+
+    def test_weights_moved_by_what_the_table_says(self, folders):
+        table = relative_weight_change(folders[0]).set_index("part")["change"]
+        assert list(table.index) == ["hidden_token", "embed", "encodings", *table.index[3:]]
+        initial = folders[0].weights()[INITIAL].numpy()
+        moved = np.linalg.norm(folders[0].positional_encoding_change) / np.linalg.norm(initial)
+        assert table["encodings"] == pytest.approx(moved, rel=1e-4)
+        assert (table > 0).all()
 
     def test_connectivity_is_of_the_training_subjects(self, folders, make_cohort):
         training = folders[0].subjects.query("split == 'train'")["subject"]

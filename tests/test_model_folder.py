@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from neuro_pe import FitSettings, InputError, MaskedRegionModel, train_models
-from neuro_pe.fitting import load_network
+from neuro_pe.building import load_network
 from neuro_pe.model_folder import (
     ModelFolder,
     find_model_folders,
