@@ -24,10 +24,32 @@ ENCODINGS = [
     "rope-3d",
     "relative",
     "relative-causal",
+    "coordinates",
+    "fourier",
+    "laplacian",
+    "gradient",
+    "randomized",
+    "pearl",
+    "alibi",
+    "alibi-3d",
+    "t5",
+    "t5-3d",
 ]
 WITH_SIGMA = ("learn", "random")
 # Encodings that are added to tokens, so that a fit leaves their table.
-WITH_VECTORS = ("learn", "random", "1d-fixed", "2d-fixed", "3d-fixed")
+WITH_VECTORS = (
+    "learn",
+    "random",
+    "1d-fixed",
+    "2d-fixed",
+    "3d-fixed",
+    "coordinates",
+    "fourier",
+    "laplacian",
+    "gradient",
+    "randomized",
+    "pearl",
+)
 DISTRIBUTIONS = ("normal", "uniform")
 INJECTIONS = ("input", "every-block")
 DESIGNS = ("cross-attention", "bert")

@@ -1,31 +1,30 @@
 import numpy as np
 import pytest
 import torch
+from encoding_inputs import COLUMNS, INPUTS, ROWS, heads, make
 
 from neuro_pe.encodings import (
     PositionalEncoding,
     _base,
-    make_encoding,
     register,
     registered_modules,
 )
 from neuro_pe.errors import InputError
 from neuro_pe.settings import ENCODINGS, WITH_VECTORS, FitSettings
 
-LEARNED = {"learn", "relative", "relative-causal"}
-
-
-def make(name, **options):
-    return make_encoding(name, **({"n_regions": 50, "width": 16} | options))
-
-
-INPUTS = {
-    "heads": 2,
-    "n_blocks": 3,
-    "grid": (5, 10),
-    "coordinates": np.random.default_rng(0).uniform(-70, 70, size=(50, 3)),
-    "connectivity": np.corrcoef(np.random.default_rng(1).normal(size=(50, 80))),
+LEARNED = {
+    "learn",
+    "relative",
+    "relative-causal",
+    "coordinates",
+    "fourier",
+    "laplacian",
+    "gradient",
+    "pearl",
+    "t5",
+    "t5-3d",
 }
+DRAWN = {"randomized", "pearl"}  # anew in every training step
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
@@ -50,6 +49,51 @@ def test_the_generator_decides_all_that_is_learned(name):
     for first, again, other in zip(*starts, strict=True):
         assert torch.equal(first, again)
         assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_building_leaves_the_global_generator_alone_and_nothing_to_chance(name):
+    before = torch.get_rng_state()
+    first, again = make(name, **INPUTS), make(name, **INPUTS)
+    assert torch.equal(torch.get_rng_state(), before)
+    for one, two in zip(tensors(first), tensors(again), strict=True):
+        assert torch.equal(one, two)
+        assert one.isfinite().all()
+
+
+def tensors(encoding):
+    return [*encoding.parameters(), *encoding.buffers()]
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_a_loaded_encoding_is_the_one_that_was_saved(name, rng):
+    saved = make(name, **INPUTS)
+    saved.reset_parameters(torch.Generator().manual_seed(1))
+    other = {
+        "coordinates": rng.uniform(-70, 70, size=(50, 3)),
+        "connectivity": np.corrcoef(rng.normal(size=(50, 80))),
+    }
+    loaded = make(name, **(INPUTS | other))
+    loaded.load_state_dict(saved.state_dict())
+    saved.eval(), loaded.eval()
+    if name in WITH_VECTORS:
+        assert torch.equal(saved(), loaded())
+    question = (heads(3, 0), heads(2, 1), ROWS, COLUMNS, 1)
+    assert torch.equal(saved.scores(*question), loaded.scores(*question))
+
+
+@pytest.mark.parametrize("name", WITH_VECTORS)
+def test_what_a_training_step_draws_comes_from_the_generator_and_ends_with_training(name):
+    encoding = make(name, **INPUTS)
+    drawn = []
+    for seed in (1, 1, 2):
+        encoding.resample(torch.Generator().manual_seed(seed))
+        drawn.append(encoding().clone())
+    assert torch.equal(drawn[0], drawn[1])
+    assert torch.equal(drawn[1], drawn[2]) == (name not in DRAWN)
+    in_evaluation = encoding.eval()()
+    encoding.resample(torch.Generator().manual_seed(3))
+    assert torch.equal(in_evaluation, encoding())
 
 
 @pytest.mark.parametrize("name", ["learn", "random"])
@@ -116,13 +160,6 @@ def test_without_coordinates_the_error_says_why(name):
 def test_a_brain_is_no_grid(name):
     with pytest.raises(InputError, match=f"'{name}' needs tokens on a grid.*choose 3d-fixed"):
         make(name)
-
-
-def heads(n_tokens, seed):
-    return torch.randn(2, 2, n_tokens, 8, generator=torch.Generator().manual_seed(seed))
-
-
-ROWS, COLUMNS = torch.tensor([[0, 7, 30], [2, 3, 49]]), torch.tensor([[1, 7], [0, 45]])
 
 
 @pytest.mark.parametrize(("name", "n_axes"), [("rope", 1), ("rope-2d", 2), ("rope-3d", 3)])

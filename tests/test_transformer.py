@@ -204,10 +204,15 @@ def test_take_regions_picks_by_window():
     assert picked.tolist() == [[[4.0, 5.0]], [[6.0, 7.0]]]
 
 
-def test_bfloat16_is_close_to_float32(batch):
-    network = make_network()
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("design", ["cross-attention", "bert"])
+def test_bfloat16_is_close_to_float32(batch, design, encoding):
+    network = make_network(encoding, design=design)
     exact = network(*batch)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         rounded = network(*batch)
     assert rounded.dtype == torch.bfloat16
     torch.testing.assert_close(rounded.float(), exact, atol=0.05, rtol=0.05)
+    rounded.float().square().mean().backward()
+    learned = [each for each in network.parameters() if each.requires_grad]
+    assert all(each.grad.isfinite().all() for each in learned)

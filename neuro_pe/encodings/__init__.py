@@ -14,26 +14,53 @@ from neuro_pe.encodings._base import (
     registered_modules,
     reset_linear,
 )
+from neuro_pe.encodings._coordinates import Coordinates, FourierFeatures
+from neuro_pe.encodings._distance import Alibi, T5Bias, alibi_slopes
+from neuro_pe.encodings._graph import (
+    Gradients,
+    LaplacianEigenvectors,
+    Pearl,
+    diffusion_gradients,
+    laplacian_eigenvectors,
+    region_graph,
+)
 from neuro_pe.encodings._learned import LearnedEncoding, NoEncoding, RandomEncoding
 from neuro_pe.encodings._relative import CausalRelative, Relative
 from neuro_pe.encodings._rotary import Rotary
-from neuro_pe.encodings._sinusoids import Sinusoids1d, Sinusoids2d, Sinusoids3d
+from neuro_pe.encodings._sinusoids import (
+    RandomizedSinusoids,
+    Sinusoids1d,
+    Sinusoids2d,
+    Sinusoids3d,
+)
 
 __all__ = [
+    "Alibi",
     "AttentionEncoding",
     "CausalRelative",
+    "Coordinates",
     "EncodingInputs",
+    "FourierFeatures",
+    "Gradients",
+    "LaplacianEigenvectors",
     "LearnedEncoding",
     "NoEncoding",
+    "Pearl",
     "PositionalEncoding",
     "RandomEncoding",
+    "RandomizedSinusoids",
     "Relative",
     "Rotary",
     "Sinusoids1d",
     "Sinusoids2d",
     "Sinusoids3d",
+    "T5Bias",
+    "alibi_slopes",
+    "diffusion_gradients",
     "fused_attention",
+    "laplacian_eigenvectors",
     "make_encoding",
+    "region_graph",
     "register",
     "registered_modules",
     "reset_linear",

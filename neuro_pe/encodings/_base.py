@@ -216,7 +216,8 @@ def fused_attention(
         Added to the scores.
     """
     if query.device.type != "cpu":
-        return functional.scaled_dot_product_attention(query, key, value, attn_mask=bias)
+        mask = None if bias is None else bias.to(query.dtype)
+        return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
     with torch.autocast("cpu", enabled=False):
         return functional.scaled_dot_product_attention(
             query.float(), key.float(), value.float(), attn_mask=bias

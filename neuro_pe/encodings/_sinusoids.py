@@ -7,6 +7,7 @@ import torch
 from neuro_pe.encodings._base import EncodingInputs, PositionalEncoding, register
 
 __all__ = [
+    "RandomizedSinusoids",
     "Sinusoids1d",
     "Sinusoids2d",
     "Sinusoids3d",
@@ -18,6 +19,7 @@ __all__ = [
 # Wavelengths over MNI coordinates in mm: from twice the spacing of fine parcels to twice the
 # length of the brain, so that every dimension varies between regions.
 SHORTEST, LONGEST = 20.0, 400.0
+RANDOMIZED_RANGE = 4  # positions a region, to draw from
 
 
 def index_frequencies(count: int) -> torch.Tensor:
@@ -136,3 +138,44 @@ class Sinusoids3d(_Sinusoids):
     def __init__(self, inputs: EncodingInputs) -> None:
         frequencies = place_frequencies(max(1, inputs.width // 6))
         super().__init__(inputs, inputs.need_coordinates("3d-fixed"), frequencies)
+
+
+@register("randomized")
+class RandomizedSinusoids(Sinusoids1d):
+    """Sinusoids of sorted positions, drawn anew in every training step from a longer range.
+
+    The order of regions is all that stays the same: what is learned cannot hang on the distance.
+    The range is four times the number of regions. Outside training positions are evenly spaced
+    over it (the original draws them there too).
+
+    Parameters
+    ----------
+    inputs : EncodingInputs
+
+    References
+    ----------
+    Ruoss et al. (2023), "Randomized positional encodings boost length generalization of
+    transformers", ACL.
+    """
+
+    redrawn: torch.Tensor
+
+    def __init__(self, inputs: EncodingInputs) -> None:
+        super().__init__(inputs)
+        even = torch.arange(inputs.n_regions) * RANDOMIZED_RANGE
+        self.vectors.copy_(self._at(even))
+        self.register_buffer("redrawn", self.vectors.clone(), persistent=False)
+
+    def resample(self, generator: torch.Generator) -> None:
+        """Draw the positions of a training step."""
+        n_regions = self.inputs.n_regions
+        positions = torch.randperm(RANDOMIZED_RANGE * n_regions, generator=generator)[:n_regions]
+        self.redrawn.copy_(self._at(positions.sort().values))
+
+    def _at(self, positions: torch.Tensor) -> torch.Tensor:
+        width = self.inputs.width
+        return _fill(sinusoids(positions, index_frequencies(math.ceil(width / 2))), width)
+
+    def forward(self) -> torch.Tensor:
+        """Return the vectors, shape (region, width)."""
+        return self.redrawn if self.training else self.vectors

@@ -1,0 +1,89 @@
+"""Encodings that take a hand in the attention."""
+
+import numpy as np
+import pytest
+import torch
+from encoding_inputs import COLUMNS, INPUTS, ROWS, heads, make
+
+from neuro_pe.encodings import alibi_slopes
+from neuro_pe.errors import InputError
+
+XYZ = INPUTS["coordinates"]
+CELLS = list(np.ndindex(2, 2, 3, 2))  # batch, head, row, column
+
+
+def brain_distance():
+    """Distances over the median distance of nearest neighbors."""
+    distance = np.array([[sum((a - b) ** 2) ** 0.5 for b in XYZ] for a in XYZ])
+    nearest = sorted(min(row[row > 0]) for row in distance)
+    return distance / nearest[24]  # the lower of the two middle ones of 50
+
+
+def plain_scores(query, key):
+    return torch.einsum("bhrd,bhcd->bhrc", query, key) / 8**0.5
+
+
+@pytest.mark.parametrize("name", ["alibi-3d", "t5-3d"])
+def test_without_coordinates_the_error_says_why(name):
+    with pytest.raises(InputError, match=f"'{name}' needs MNI coordinates"):
+        make(name)
+
+
+def test_alibi_slopes_are_those_of_the_paper():
+    # Press et al., section 3: 8 heads from 1/2 to 1/256, 16 from 2^-0.5 to 2^-8.
+    assert alibi_slopes(8).tolist() == [2.0**-n for n in range(1, 9)]
+    assert alibi_slopes(16).tolist() == pytest.approx([2.0 ** -(n / 2) for n in range(1, 17)])
+    # Their code with 6 heads: those of 4, then the first and third of 8.
+    six = [2.0**-2, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-1, 2.0**-3]
+    assert alibi_slopes(6).tolist() == six
+    assert alibi_slopes(1).tolist() == [2.0**-8]
+
+
+@pytest.mark.parametrize("name", ["alibi", "alibi-3d"])
+def test_alibi_takes_slope_times_distance(name):
+    encoding = make(name, **INPUTS)
+    query, key = heads(3, 0), heads(2, 1)
+    scores, plain = encoding.scores(query, key, ROWS, COLUMNS, 0), plain_scores(query, key)
+    distance = brain_distance()
+    for batch, head, row, column in CELLS:
+        one, two = int(ROWS[batch, row]), int(COLUMNS[batch, column])
+        far = abs(one - two) if name == "alibi" else distance[one, two]
+        expected = plain[batch, head, row, column] - far * [1 / 16, 1 / 256][head]
+        torch.testing.assert_close(scores[batch, head, row, column], expected)
+
+
+def t5_bucket(distance, count):
+    """The smallest distances have a bucket each; later ones start at exact * ratio^(n / rest)."""
+    exact = rest = count // 2
+    if distance < exact:
+        return distance
+    ratio = 128 // exact
+    # distance >= exact * ratio^(n / rest), in whole numbers.
+    fits = [n for n in range(rest) if distance**rest >= exact**rest * ratio**n]
+    return exact + max(fits)
+
+
+@pytest.mark.parametrize("name", ["t5", "t5-3d"])
+def test_t5_adds_the_number_of_the_bucket(name):
+    options = INPUTS | {"n_regions": 300}
+    options["coordinates"] = np.random.default_rng(5).uniform(-70, 70, size=(300, 3))
+    options["coordinates"][:50] = XYZ
+    encoding = make(name, **options)
+    rows = torch.arange(300)[None].expand(2, -1)
+    zeros = torch.zeros(2, 2, 300, 8)
+    scores = encoding.scores(zeros, zeros, rows, rows, 1)
+    table = encoding.table[1].detach()
+    xyz = options["coordinates"]
+    distance = np.sqrt(((xyz[:, None] - xyz) ** 2).sum(axis=2))
+    unit = np.sort(np.sort(distance, axis=1)[:, 1])[149] / 4
+    if name == "t5":
+        index = np.arange(300)
+        later = index[None, :] > index[:, None]
+        bucket = np.array([t5_bucket(each, 16) for each in range(300)])
+        bucket = bucket[np.abs(index[None, :] - index[:, None])] + 16 * later
+    else:
+        steps = (distance / unit).round().astype(int)
+        bucket = np.array([t5_bucket(each, 32) for each in range(steps.max() + 1)])[steps]
+    assert len(np.unique(bucket)) > 25
+    np.testing.assert_array_equal(scores[1, 0].detach(), table[bucket, 0])
+    np.testing.assert_array_equal(scores[0, 1].detach(), table[bucket, 1])
