@@ -1,7 +1,8 @@
-"""Reading one file of region time series: a table or a CIFTI-2 parcel series."""
+"""Reading one file: a table or CIFTI-2 parcel series of regions, region names, participants."""
 
 import io
 import re
+import warnings
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,13 @@ import pandas as pd
 from neuro_pe._bids_files import as_seconds
 from neuro_pe.errors import InputError
 
-__all__ = ["SeriesTable", "read_names", "read_series"]
+__all__ = [
+    "SeriesTable",
+    "participants_folders",
+    "read_names",
+    "read_participants",
+    "read_series",
+]
 
 MISSING = ("n/a", "N/A", "NA", "NaN", "nan", "")
 
@@ -217,3 +224,36 @@ def _read_cifti(path: Path) -> SeriesTable:
     names = [str(name).strip() for name in parcels.name]
     # A copy in memory: nibabel may hand out a view of the file.
     return SeriesTable(values=np.array(values), names=names, tr=tr)
+
+
+def participants_folders(folder: Path, root: Path) -> list[Path]:
+    """Where ``participants.tsv`` may stand, the closest first."""
+    folders = [root, folder]
+    if root.resolve().parent.name == "derivatives":
+        folders.append(root.resolve().parent.parent)
+    return folders
+
+
+def read_participants(folder: Path, root: Path) -> pd.DataFrame | None:
+    """Read ``participants.tsv`` of the derivative, else of the data set around it."""
+    paths = [place / "participants.tsv" for place in participants_folders(folder, root)]
+    path = next((path for path in paths if path.exists()), None)
+    if path is None:
+        return None
+    try:
+        table = pd.read_csv(
+            path, sep="\t", dtype={"participant_id": str}, na_values=["n/a"], keep_default_na=False
+        )
+    except (OSError, ValueError) as error:
+        msg = f"{path}: cannot be read as a tab-separated table ({' '.join(str(error).split())})."
+        raise InputError(msg) from error
+    if "participant_id" not in table:
+        msg = f"{path}: no column participant_id; the file is not used."
+        warnings.warn(msg, stacklevel=3)
+        return None
+    table.index = pd.Index(table.pop("participant_id").str.removeprefix("sub-"), name="subject")
+    if repeated := table.index[table.index.duplicated()].tolist():
+        msg = f"{path}: subject {repeated[0]} has several rows; the first one is used."
+        warnings.warn(msg, stacklevel=3)
+        table = table[~table.index.duplicated()]
+    return table

@@ -12,7 +12,14 @@ from neuro_pe.errors import InputError
 from neuro_pe.model_folder import ModelFolder
 from neuro_pe.timeseries import Cohort, RegionTimeSeries
 
-__all__ = ["as_cohort", "as_runs", "check_same_atlas", "check_times", "with_regions_of"]
+__all__ = [
+    "as_cohort",
+    "as_runs",
+    "check_numbers",
+    "check_same_atlas",
+    "check_times",
+    "with_regions_of",
+]
 
 # Regions of one name that are further apart are different parcels.
 MAX_DISTANCE = 10.0  # mm
@@ -71,11 +78,8 @@ def with_regions_of(folder: ModelFolder, cohort: Cohort) -> Cohort:
         If a region has no signal, or regions of the same name are other parcels.
     """
     names = [str(name) for name in folder.regions["name"]]
-    n_columns = len(cohort.region_names) + len(cohort.dropped)
-    expected = len(names) + len(folder.dropped)
-    # Columns that have only numbers must be counted to be matched.
-    if cohort.atlas is None and all(map(str.isdigit, names)) and n_columns != expected:
-        raise InputError(_other_columns(cohort[0], n_columns, expected))
+    if cohort.atlas is None:
+        check_numbers(folder, cohort[0], len(cohort.region_names) + len(cohort.dropped))
     missing = [name for name in names if name not in set(cohort.region_names)]
     if missing:
         msg = (
@@ -88,6 +92,17 @@ def with_regions_of(folder: ModelFolder, cohort: Cohort) -> Cohort:
     check_times(folder, cohort)
     runs = tuple(run.select(names) for run in cohort)
     return replace(cohort, runs=runs, regions=folder.regions)
+
+
+def check_numbers(folder: ModelFolder, run: RegionTimeSeries, n_columns: int) -> None:
+    """Refuse a wrong number of columns where all that names a region is its number."""
+    expected = len(folder.regions) + len(folder.dropped)
+    if n_columns != expected and all(str(name).isdigit() for name in folder.regions["name"]):
+        msg = (
+            f"{run.label}: found {n_columns} columns; expected the {expected} regions of the data "
+            "that the model was fitted on."
+        )
+        raise InputError(msg)
 
 
 def check_same_atlas(folder: ModelFolder, cohort: Cohort) -> None:
@@ -121,10 +136,3 @@ def check_times(folder: ModelFolder, runs: Sequence[RegionTimeSeries]) -> None:
             f"{tr:g} s, so its windows last differently ({len(others)} of {len(runs)} runs)."
         )
         warnings.warn(msg, stacklevel=4)
-
-
-def _other_columns(run: RegionTimeSeries, found: int, expected: int) -> str:
-    return (
-        f"{run.label}: found {found} columns; expected the {expected} regions of the data that "
-        "the model was fitted on."
-    )

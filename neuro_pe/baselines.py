@@ -184,3 +184,19 @@ class GaussianImputer(SpaceTimeGaussianImputer):
 
     def __init__(self, *, ridge: float = 0.05) -> None:
         super().__init__(window=1, ridge=ridge)
+
+    @classmethod
+    def from_covariance(cls, covariance: np.ndarray, *, ridge: float = 0.05) -> "GaussianImputer":
+        """Build the imputer of a covariance that is known.
+
+        Parameters
+        ----------
+        covariance : ndarray, shape (region, region)
+            Of standardized regions, such as the mean functional connectivity of a fit.
+        ridge : float
+            Added to its diagonal.
+        """
+        imputer = cls(ridge=ridge)
+        imputer.covariances_ = np.asarray(covariance, dtype=float)[None]
+        imputer._factors = {}
+        return imputer

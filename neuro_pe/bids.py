@@ -4,7 +4,7 @@ import hashlib
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,13 @@ import pandas as pd
 from neuro_pe import atlases
 from neuro_pe._bids_files import BidsTree, SeriesFile, scan
 from neuro_pe._bids_select import Wanted, select_files
-from neuro_pe._bids_values import SeriesTable, read_names, read_series
+from neuro_pe._bids_values import (
+    SeriesTable,
+    participants_folders,
+    read_names,
+    read_participants,
+    read_series,
+)
 from neuro_pe.cache import Keep, cached_cohort
 from neuro_pe.errors import InputError
 from neuro_pe.timeseries import Cohort, RegionTimeSeries
@@ -37,6 +43,7 @@ def load_bids(
     subjects: Wanted = None,
     region_names: str | os.PathLike[str] | Sequence[str] | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
+    keep_missing: bool = False,
 ) -> Cohort:
     """Load the region time series of a BIDS derivative folder, all in one region order.
 
@@ -62,6 +69,9 @@ def load_bids(
     cache_dir : path-like or None
         Folder for a cache of the values, which are then mapped from there instead of held in
         memory. The next call with the same arguments reads no source file unless one has changed.
+    keep_missing : bool
+        Leave out no run and no region: values are NaN where a run lacks them, and a run may lack
+        columns. For :meth:`neuro_pe.MaskedRegionModel.impute`; all else refuses such data.
 
     Returns
     -------
@@ -97,15 +107,22 @@ def load_bids(
     given = None if region_names is None else _given_names(region_names)
 
     def build(keep_read: Keep | None = None, keep: Keep | None = None) -> Cohort:
-        runs, columns, known = _read_runs(files, tree, atlas, given, keep_read)
-        cohort = Cohort.from_runs(
-            runs,
-            regions=columns[0].regions,
-            dropped=_merge_dropped(columns),
-            atlas=known.name if known else None,
-            participants=_read_participants(tree.folder, files[0].root),
-            keep=keep,
+        runs, columns, known = _read_runs(
+            files, tree, atlas, given, keep_read, keep_missing=keep_missing
         )
+        about: dict[str, Any] = {
+            "dropped": _merge_dropped(columns),
+            "atlas": known.name if known else None,
+            "participants": read_participants(tree.folder, files[0].root),
+        }
+        if keep_missing:
+            regions = _all_regions(columns, known)
+            filled = (_with_gaps(run, tuple(regions["name"])) for run in runs)
+            cohort = Cohort(
+                runs=tuple(map(keep, filled) if keep else filled), regions=regions, **about
+            )
+        else:
+            cohort = Cohort.from_runs(runs, regions=columns[0].regions, keep=keep, **about)
         _check_same_data(cohort)
         return cohort
 
@@ -113,6 +130,7 @@ def load_bids(
         return build()
     asked = {"bids_dir": str(tree.folder.resolve()), "atlas": str(atlas), "names": str(given)}
     asked |= {name: str(value) for name, value in filters.items()}
+    asked |= {"keep_missing": "True"} if keep_missing else {}
     return cached_cohort(Path(cache_dir), asked=asked, source=_state(files, tree), build=build)
 
 
@@ -120,7 +138,7 @@ def _state(files: Sequence[SeriesFile], tree: BidsTree) -> dict[str, Any]:
     """Size and time of change of everything that a cohort is made from."""
     sidecars = [path for listed in tree.sidecars.values() for _, _, path in listed]
     tables = [
-        place / "participants.tsv" for place in _participants_folders(tree.folder, files[0].root)
+        place / "participants.tsv" for place in participants_folders(tree.folder, files[0].root)
     ]
     paths = [*(file.path for file in files), *sidecars, *filter(Path.exists, tables)]
     states = {str(path): path.stat() for path in paths}
@@ -175,6 +193,8 @@ def _read_runs(
     atlas: str | None,
     given: list[str] | None,
     keep: Keep | None,
+    *,
+    keep_missing: bool,
 ) -> tuple[list[RegionTimeSeries], list[_Columns], atlases.Atlas | None]:
     """Read the files one by one, with the columns of each as regions of one atlas."""
     runs: list[RegionTimeSeries] = []
@@ -188,7 +208,7 @@ def _read_runs(
         names = _column_names(table, file.path, given)
         if not runs:
             known = _choose_atlas(atlas, file, names)
-        elif table.n_columns != len(next(iter(matched))):
+        elif table.n_columns != len(next(iter(matched))) and not keep_missing:
             msg = (
                 f"{file.path}: {table.n_columns} columns where {files[0].path} has "
                 f"{len(next(iter(matched)))}; expected the same regions in every file."
@@ -201,7 +221,7 @@ def _read_runs(
             )
             raise InputError(msg)
         if tuple(names) not in matched:
-            matched[tuple(names)] = _match(names, known, str(file.path))
+            matched[tuple(names)] = _match(names, known, str(file.path), keep_missing=keep_missing)
         columns = matched[tuple(names)]
         sidecar_tr = tree.repetition_time(file)
         times.append((file.path, sidecar_tr, table.tr))
@@ -265,7 +285,9 @@ def _choose_atlas(
     return known
 
 
-def _match(names: Sequence[str], known: atlases.Atlas | None, source: str) -> _Columns:
+def _match(
+    names: Sequence[str], known: atlases.Atlas | None, source: str, *, keep_missing: bool
+) -> _Columns:
     if known is None:
         regions = pd.DataFrame({"name": list(names)})
         return _Columns(
@@ -273,15 +295,31 @@ def _match(names: Sequence[str], known: atlases.Atlas | None, source: str) -> _C
         )
     match = known.match(names, source=source).require(source=source)
     dropped = dict.fromkeys(match.unmatched, f"no region of {known.name}")
-    dropped |= dict.fromkeys(match.missing, "not in the data")
     if match.unmatched:
         _warn_of_dropped(source, f"columns are no regions of {known.name}", match.unmatched)
-    if match.missing:
+    if match.missing and not keep_missing:
+        dropped |= dict.fromkeys(match.missing, "not in the data")
         _warn_of_dropped(source, f"regions of {known.name} are not in the data", match.missing)
     positions = match.regions["column"].to_numpy()
     regions = match.regions.drop(columns="column")
     kept = tuple(regions["name"])
     return _Columns(regions=regions, names=kept, positions=positions, dropped=dropped)
+
+
+def _all_regions(columns: Sequence[_Columns], known: atlases.Atlas | None) -> pd.DataFrame:
+    """Table of the regions that any file has, in atlas order where the atlas is known."""
+    table = pd.concat([one.regions for one in columns]).drop_duplicates("name")
+    if known is not None:
+        table = known.regions[known.regions["name"].isin(table["name"])]
+    return table.reset_index(drop=True)
+
+
+def _with_gaps(run: RegionTimeSeries, names: tuple[str, ...]) -> RegionTimeSeries:
+    """Return the run with these columns, NaN for those that it lacks."""
+    if run.regions == names:
+        return run
+    table = pd.DataFrame(run.values, columns=list(run.regions)).reindex(columns=list(names))
+    return replace(run, values=table.to_numpy(dtype=np.float32), regions=names)
 
 
 def _warn_of_dropped(source: str, what: str, names: Sequence[str]) -> None:
@@ -323,7 +361,7 @@ def _check_same_data(cohort: Cohort) -> None:
     """Refuse two subjects with the same values: one may end up in training, one in the test."""
     first: dict[bytes, RegionTimeSeries] = {}
     for run in cohort:
-        head = run.values[:N_COMPARED]
+        head = np.nan_to_num(run.values[:N_COMPARED])
         if not head.any():
             continue
         other = first.setdefault(hashlib.sha256(head.tobytes()).digest(), run)
@@ -335,35 +373,3 @@ def _check_same_data(cohort: Cohort) -> None:
             raise InputError(msg)
         msg = f"{what}; subject {run.subject} counts twice."
         warnings.warn(msg, stacklevel=3)
-
-
-def _participants_folders(folder: Path, root: Path) -> list[Path]:
-    folders = [root, folder]
-    if root.resolve().parent.name == "derivatives":
-        folders.append(root.resolve().parent.parent)
-    return folders
-
-
-def _read_participants(folder: Path, root: Path) -> pd.DataFrame | None:
-    """Read ``participants.tsv`` of the derivative, else of the data set around it."""
-    paths = [place / "participants.tsv" for place in _participants_folders(folder, root)]
-    path = next((path for path in paths if path.exists()), None)
-    if path is None:
-        return None
-    try:
-        table = pd.read_csv(
-            path, sep="\t", dtype={"participant_id": str}, na_values=["n/a"], keep_default_na=False
-        )
-    except (OSError, ValueError) as error:
-        msg = f"{path}: cannot be read as a tab-separated table ({' '.join(str(error).split())})."
-        raise InputError(msg) from error
-    if "participant_id" not in table:
-        msg = f"{path}: no column participant_id; the file is not used."
-        warnings.warn(msg, stacklevel=3)
-        return None
-    table.index = pd.Index(table.pop("participant_id").str.removeprefix("sub-"), name="subject")
-    if repeated := table.index[table.index.duplicated()].tolist():
-        msg = f"{path}: subject {repeated[0]} has several rows; the first one is used."
-        warnings.warn(msg, stacklevel=3)
-        table = table[~table.index.duplicated()]
-    return table

@@ -11,13 +11,12 @@ from sklearn.utils import Tags, check_random_state
 
 from neuro_pe._model_input import as_cohort
 from neuro_pe.building import INITIAL, load_network
-from neuro_pe.errors import InputError
 from neuro_pe.fitting import (
     describe_data,
     fit_network,
     history_metrics,
 )
-from neuro_pe.model_folder import find_model_folders
+from neuro_pe.model_folder import find_model_folder
 from neuro_pe.reconstruction import NO_REGION_ERRORS, EvaluationSet
 from neuro_pe.settings import FitSettings
 from neuro_pe.trained_model import TrainedModel
@@ -238,12 +237,7 @@ class MaskedRegionModel(TrainedModel):
         path : path-like
             A model folder, or a folder that holds exactly one.
         """
-        folders = find_model_folders([path])
-        if len(folders) > 1:
-            names = ", ".join(folder.path.name for folder in folders)
-            msg = f"{path}: holds {len(folders)} models ({names}); give the folder of one of them."
-            raise InputError(msg)
-        folder = folders[0]
+        folder = find_model_folder(path)
         options = asdict(folder.settings)
         model = cls(random_state=options.pop("seed"), **options)
         initial = folder.weights().get(INITIAL)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ModelFolder",
+    "find_model_folder",
     "find_model_folders",
     "partial_path",
     "read_checkpoint",
@@ -304,6 +305,22 @@ def find_model_folders(paths: Sequence[str | os.PathLike[str]]) -> list[ModelFol
         for folder in inside:
             found.setdefault(folder.resolve(), folder)
     return [read_model_folder(path) for path in found.values()]
+
+
+def find_model_folder(path: str | os.PathLike[str]) -> ModelFolder:
+    """Read a model folder, or the only one inside a folder.
+
+    Raises
+    ------
+    InputError
+        As :func:`find_model_folders`, and if there are several; the line lists them.
+    """
+    folders = find_model_folders([path])
+    if len(folders) > 1:
+        names = ", ".join(folder.path.name for folder in folders)
+        msg = f"{path}: holds {len(folders)} models ({names}); give the folder of one of them."
+        raise InputError(msg)
+    return folders[0]
 
 
 def write_checkpoint(

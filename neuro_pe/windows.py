@@ -224,7 +224,7 @@ class WindowSource:
     Raises
     ------
     InputError
-        If no run is as long as a window.
+        If no run is as long as a window, or a region has no signal throughout.
     """
 
     def __init__(self, cohort: Cohort, *, window: int, stride: int | None = None) -> None:
@@ -299,7 +299,16 @@ class WindowSource:
         """Mean and standard deviation of each region over time."""
         values = np.asarray(run.values, dtype=np.float64)
         run.release()
-        return values.mean(axis=0), values.std(axis=0)
+        mean, deviation = values.mean(axis=0), values.std(axis=0)
+        useless = ~np.isfinite(mean) | (deviation == 0)
+        if useless.any():
+            msg = (
+                f"{run.label}: region {run.regions[int(useless.argmax())]} lacks values or is "
+                f"constant, as {useless.sum()} of {len(mean)} regions; expected complete runs: "
+                "load them without keep_missing, or fill them in with `impute`."
+            )
+            raise InputError(msg)
+        return mean, deviation
 
     def _cut(self, run: int, offset: int) -> torch.Tensor:
         starts = torch.arange(offset, int(self.lengths[run]) - self.window + 1, self.stride)
