@@ -30,10 +30,14 @@ ENCODINGS = [
     "gradient",
     "randomized",
     "pearl",
+    "seqpe",
+    "seqpe-3d",
     "alibi",
     "alibi-3d",
     "t5",
     "t5-3d",
+    "cope",
+    "dape",
 ]
 WITH_SIGMA = ("learn", "random")
 # Encodings that are added to tokens, so that a fit leaves their table.
@@ -49,6 +53,8 @@ WITH_VECTORS = (
     "gradient",
     "randomized",
     "pearl",
+    "seqpe",
+    "seqpe-3d",
 )
 DISTRIBUTIONS = ("normal", "uniform")
 INJECTIONS = ("input", "every-block")

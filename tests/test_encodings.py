@@ -23,6 +23,10 @@ LEARNED = {
     "pearl",
     "t5",
     "t5-3d",
+    "seqpe",
+    "seqpe-3d",
+    "cope",
+    "dape",
 }
 DRAWN = {"randomized", "pearl"}  # anew in every training step
 

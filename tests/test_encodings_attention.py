@@ -87,3 +87,80 @@ def test_t5_adds_the_number_of_the_bucket(name):
     assert len(np.unique(bucket)) > 25
     np.testing.assert_array_equal(scores[1, 0].detach(), table[bucket, 0])
     np.testing.assert_array_equal(scores[0, 1].detach(), table[bucket, 1])
+
+
+MANY_ROWS = torch.tensor([[0, 7, 30, 12], [45, 3, 49, 20]])
+MANY_COLUMNS = torch.tensor([[8, 1, 30, 7, 48, 12], [45, 0, 21, 20, 3, 19]])
+
+
+def check_scores_and_attention(encoding, expected):
+    """Compare with a formula of scores that is given one window and one head at a time."""
+    query, key, value = heads(4, 0), heads(6, 1), heads(6, 2)
+    question = (query, key, MANY_ROWS, MANY_COLUMNS, 2)
+    scores = encoding.scores(*question).detach()
+    wanted = torch.tensor(np.array([expected(query, key, batch) for batch in range(2)])).float()
+    torch.testing.assert_close(scores, wanted, atol=1e-5, rtol=1e-5)
+    attended = encoding.attend(query, key, value, *question[2:]).detach()
+    torch.testing.assert_close(attended, wanted.softmax(dim=-1) @ value)
+
+
+def test_cope_counts_gates_and_interpolates():
+    encoding = make("cope", **(INPUTS | {"n_regions": 50}))
+    with torch.no_grad():
+        encoding.vectors.mul_(3)
+    encoding.n_positions = 4  # so that some positions are beyond the last
+    tables = encoding.vectors[2, :, :4].detach().numpy().astype(float)
+    encoding.vectors = torch.nn.Parameter(encoding.vectors[:, :, :4].detach().clone())
+    reached = set()
+
+    def expected(query, key, batch):
+        scores = np.empty((2, 4, 6))
+        columns = MANY_COLUMNS[batch].tolist()
+        for head, row, column in np.ndindex(2, 4, 6):
+            q = query[batch, head, row].numpy().astype(float)
+            keys = key[batch, head].numpy().astype(float)
+            one, two = int(MANY_ROWS[batch, row]), columns[column]
+            between = [k for k in range(6) if min(one, two) <= columns[k] <= max(one, two)]
+            position = sum(1 / (1 + np.exp(-(q @ keys[k]) / 8**0.5)) for k in between)
+            position = min(position, 3)
+            low, high = int(np.floor(position)), int(np.ceil(position))
+            reached.add(low)
+            table = tables[0] if two <= one else tables[1]
+            share = position - low
+            vector = share * table[high] + (1 - share) * table[low]
+            scores[head, row, column] = (q @ keys[column] + q @ vector) / 8**0.5
+        return scores
+
+    check_scores_and_attention(encoding, expected)
+    assert reached == {0, 1, 2, 3}
+
+
+def test_dape_convolves_scores_and_biases_of_all_heads():
+    encoding = make("dape", **INPUTS)
+    layers = {name: each[2].detach().numpy() for name, each in encoding.layers.items()}
+
+    def convolve(maps, side):
+        """Over three neighbors in the table; beyond its ends there are zeros."""
+        weight, bias = layers[f"weight_{side}"][:, :, 0], layers[f"bias_{side}"]
+        result = np.empty((len(bias), *maps.shape[1:]))
+        for out, row, column in np.ndindex(*result.shape):
+            total = bias[out]
+            for channel, step in np.ndindex(len(maps), 3):
+                if 0 <= column + step - 1 < maps.shape[2]:
+                    total += weight[out, channel, step] * maps[channel, row, column + step - 1]
+            result[out, row, column] = total
+        return result
+
+    def expected(query, key, batch):
+        columns = MANY_COLUMNS[batch].numpy()
+        order = np.argsort(columns)
+        plain = plain_scores(query, key)[batch].numpy()[:, :, order]
+        bias = np.empty_like(plain)
+        for head, row, column in np.ndindex(2, 4, 6):
+            far = abs(int(MANY_ROWS[batch, row]) - columns[order][column])
+            bias[head, row, column] = -far * [1 / 16, 1 / 256][head]
+        hidden = convolve(np.concatenate([plain, bias]), "in")
+        total = plain + bias + convolve(np.where(hidden > 0, hidden, 0.01 * hidden), "out")
+        return total[:, :, np.argsort(order)]
+
+    check_scores_and_attention(encoding, expected)

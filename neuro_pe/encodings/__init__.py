@@ -14,7 +14,9 @@ from neuro_pe.encodings._base import (
     registered_modules,
     reset_linear,
 )
+from neuro_pe.encodings._context import ContextualPositions, Dape
 from neuro_pe.encodings._coordinates import Coordinates, FourierFeatures
+from neuro_pe.encodings._digits import DigitSequences
 from neuro_pe.encodings._distance import Alibi, T5Bias, alibi_slopes
 from neuro_pe.encodings._graph import (
     Gradients,
@@ -38,7 +40,10 @@ __all__ = [
     "Alibi",
     "AttentionEncoding",
     "CausalRelative",
+    "ContextualPositions",
     "Coordinates",
+    "Dape",
+    "DigitSequences",
     "EncodingInputs",
     "FourierFeatures",
     "Gradients",

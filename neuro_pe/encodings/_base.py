@@ -196,9 +196,10 @@ class AttentionEncoding(PositionalEncoding):
         columns: torch.Tensor,
         block: int,
     ) -> torch.Tensor:
-        """Return the softmax of the scores times `value`; see :class:`PositionalEncoding`."""
-        weights = self.scores(query, key, rows, columns, block).softmax(dim=-1)
-        return weights @ value.to(weights.dtype)
+        """Return the softmax of the scores times `value`, all in float32."""
+        query, key, value = query.float(), key.float(), value.float()
+        with torch.autocast(query.device.type, enabled=False):
+            return self.scores(query, key, rows, columns, block).softmax(dim=-1) @ value
 
 
 def fused_attention(
