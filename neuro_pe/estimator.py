@@ -46,6 +46,8 @@ class MaskedRegionModel(TrainedModel):
         Share of regions hidden in training, and in validation and scoring.
     mask_ratio_min : float or None
         Draw the share for each batch, from this to `mask_ratio`; None keeps it fixed.
+    target_ratio : float
+        Share of a window's hidden regions that a training step reconstructs; others cost nothing.
     mask_pattern : {"uniform", "network", "hemisphere"}
         What is hidden in training: regions at random, whole networks or a hemisphere.
     window : int
@@ -66,8 +68,9 @@ class MaskedRegionModel(TrainedModel):
         Stop after this many epochs without a better validation error.
     optimizer : {"muon", "adamw"}
         Of the blocks' weight matrices; all else is trained by AdamW.
-    lr, muon_lr, weight_decay : float
-        Peak learning rates of AdamW and Muon; weight decay of the blocks' matrices.
+    lr, encoding_lr, muon_lr, weight_decay : float
+        Peak learning rates of AdamW, of the encoding (AdamW too) and of Muon; weight decay of the
+        blocks' matrices.
     batch_size : int
         Windows a training step.
     accumulate : int
@@ -124,6 +127,7 @@ class MaskedRegionModel(TrainedModel):
         inject: str = _DEFAULT.inject,
         mask_ratio: float = _DEFAULT.mask_ratio,
         mask_ratio_min: float | None = _DEFAULT.mask_ratio_min,
+        target_ratio: float = _DEFAULT.target_ratio,
         mask_pattern: str = _DEFAULT.mask_pattern,
         test_mask_ratio: float = _DEFAULT.test_mask_ratio,
         window: int = _DEFAULT.window,
@@ -138,6 +142,7 @@ class MaskedRegionModel(TrainedModel):
         patience: int = _DEFAULT.patience,
         optimizer: str = _DEFAULT.optimizer,
         lr: float = _DEFAULT.lr,
+        encoding_lr: float = _DEFAULT.encoding_lr,
         muon_lr: float = _DEFAULT.muon_lr,
         weight_decay: float = _DEFAULT.weight_decay,
         batch_size: int = _DEFAULT.batch_size,
@@ -154,6 +159,7 @@ class MaskedRegionModel(TrainedModel):
         self.inject = inject
         self.mask_ratio = mask_ratio
         self.mask_ratio_min = mask_ratio_min
+        self.target_ratio = target_ratio
         self.mask_pattern = mask_pattern
         self.test_mask_ratio = test_mask_ratio
         self.window = window
@@ -168,6 +174,7 @@ class MaskedRegionModel(TrainedModel):
         self.patience = patience
         self.optimizer = optimizer
         self.lr = lr
+        self.encoding_lr = encoding_lr
         self.muon_lr = muon_lr
         self.weight_decay = weight_decay
         self.batch_size = batch_size

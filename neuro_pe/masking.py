@@ -2,7 +2,7 @@
 
 import torch
 
-__all__ = ["grouped_masks", "n_visible_regions", "uniform_masks"]
+__all__ = ["grouped_masks", "n_visible_regions", "some_regions", "uniform_masks"]
 
 
 def n_visible_regions(n_regions: int, mask_ratio: float) -> int:
@@ -73,6 +73,26 @@ def grouped_masks(
     ranks = torch.rand(n_masks, int(groups.max()) + 1, generator=generator).argsort(dim=1)
     within = torch.rand(n_masks, len(groups), generator=generator)
     return _cut((ranks[:, groups] + within).argsort(dim=1), mask_ratio)
+
+
+def some_regions(regions: torch.Tensor, share: float, generator: torch.Generator) -> torch.Tensor:
+    """Draw some of the regions of each row, at least one.
+
+    Parameters
+    ----------
+    regions : Tensor of int64, shape (mask, region)
+        Ascending.
+    share : float
+    generator : torch.Generator
+
+    Returns
+    -------
+    Tensor of int64, shape (mask, drawn region)
+        Ascending.
+    """
+    count = max(1, round(share * regions.shape[1]))
+    drawn = torch.rand(regions.shape, generator=generator).argsort(dim=1)[:, :count]
+    return regions.gather(1, drawn.sort(dim=1).values)
 
 
 def _cut(order: torch.Tensor, mask_ratio: float) -> tuple[torch.Tensor, torch.Tensor]:

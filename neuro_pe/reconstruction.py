@@ -16,7 +16,7 @@ from neuro_pe.baselines import (
     Zero,
 )
 from neuro_pe.errors import InputError
-from neuro_pe.masking import grouped_masks, n_visible_regions, uniform_masks
+from neuro_pe.masking import grouped_masks, n_visible_regions, some_regions, uniform_masks
 from neuro_pe.settings import FitSettings
 from neuro_pe.transformer import MaskedRegionTransformer, take_regions
 from neuro_pe.windows import WindowSource
@@ -250,13 +250,18 @@ class MaskedRegionTask:
         return Batches(windows.split(self.settings.batch_size), self.draw_masks)
 
     def draw_masks(self, n_windows: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Draw the masks of a batch: visible and hidden regions of each window."""
+        """Draw visible regions of each window of a batch, and hidden ones to reconstruct."""
         ratio, lowest = self.settings.mask_ratio, self.settings.mask_ratio_min
         if lowest is not None:
             ratio = lowest + (ratio - lowest) * float(torch.rand(1, generator=self.generator))
         if self.groups is not None:
-            return grouped_masks(n_windows, self.groups, ratio, self.generator)
-        return uniform_masks(n_windows, self.training.n_regions, ratio, self.generator)
+            visible, hidden = grouped_masks(n_windows, self.groups, ratio, self.generator)
+        else:
+            n_regions = self.training.n_regions
+            visible, hidden = uniform_masks(n_windows, n_regions, ratio, self.generator)
+        if self.settings.target_ratio < 1:
+            hidden = some_regions(hidden, self.settings.target_ratio, self.generator)
+        return visible, hidden
 
     def loss(self, model: MaskedRegionTransformer, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
         """Return the mean squared error on the hidden regions."""

@@ -70,6 +70,7 @@ Check = tuple[Callable[[Any], bool], str]
 POSITIVE: Check = (lambda value: value > 0, "a number over 0")
 NOT_NEGATIVE: Check = (lambda value: value >= 0, "a number of 0 or more")
 AT_LEAST_ONE: Check = (lambda value: value >= 1, "a whole number of 1 or more")
+UP_TO_ONE: Check = (lambda value: 0 < value <= 1, "a number over 0 and up to 1")
 SHARE: Check = (lambda value: 0 < value < 1, "a number between 0 and 1")
 
 
@@ -130,6 +131,12 @@ class FitSettings:
         SHARE,
         "Draw the share for each batch, from this to the mask ratio.  [default: it is fixed]",
     )
+    target_ratio: float = _option(
+        1.0,
+        UP_TO_ONE,
+        "Share of a window's hidden regions that a training step reconstructs, drawn at random; "
+        "the others cost nothing.",
+    )
     mask_pattern: str = _option(
         "uniform",
         _one_of(MASK_PATTERNS),
@@ -174,6 +181,7 @@ class FitSettings:
         choices=OPTIMIZERS,
     )
     lr: float = _option(2e-3, POSITIVE, "Peak learning rate of AdamW.")
+    encoding_lr: float = _option(2e-3, POSITIVE, "Peak learning rate of the encoding (AdamW).")
     muon_lr: float = _option(3e-3, POSITIVE, "Peak learning rate of Muon.")
     weight_decay: float = _option(0.05, NOT_NEGATIVE, "Weight decay of the blocks' matrices.")
     batch_size: int = _option(32, AT_LEAST_ONE, "Windows a training step.")

@@ -157,26 +157,31 @@ def make_optimizers(model: Any, settings: FitSettings) -> list[torch.optim.Optim
     inside = {id(parameter) for parameter in matrices}
     plain: list[nn.Parameter] = []
     decayed: list[nn.Parameter] = []
+    encodings: list[nn.Parameter] = []
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad or id(parameter) in inside:
             continue
-        is_matrix = parameter.ndim == 2 and not name.startswith("encodings.")
-        (decayed if is_matrix else plain).append(parameter)
+        if name.startswith("encodings."):
+            encodings.append(parameter)
+        else:
+            (decayed if parameter.ndim == 2 else plain).append(parameter)
     groups = [
-        {"params": plain, "weight_decay": 0.0},
-        {"params": decayed, "weight_decay": ADAMW_DECAY},
+        {"params": plain, "weight_decay": 0.0, "peak": settings.lr},
+        {"params": decayed, "weight_decay": ADAMW_DECAY, "peak": settings.lr},
+        {"params": encodings, "weight_decay": 0.0, "peak": settings.encoding_lr},
     ]
-    peak = {"lr": settings.lr, "peak": settings.lr}
     if settings.optimizer == "adamw":
-        groups.append({"params": matrices, "weight_decay": settings.weight_decay})
-        return [torch.optim.AdamW([{**group, **peak} for group in groups])]
+        groups.append(
+            {"params": matrices, "weight_decay": settings.weight_decay, "peak": settings.lr}
+        )
+        return [torch.optim.AdamW(groups)]
     muon = torch.optim.Muon(
         [{"params": matrices, "peak": settings.muon_lr}],
         lr=settings.muon_lr,
         weight_decay=settings.weight_decay,
         adjust_lr_fn="match_rms_adamw",
     )
-    return [torch.optim.AdamW([{**group, **peak} for group in groups]), muon]
+    return [torch.optim.AdamW(groups), muon]
 
 
 def learning_rate_factor(progress: float) -> float:

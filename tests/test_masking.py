@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from neuro_pe.masking import grouped_masks, n_visible_regions, uniform_masks
+from neuro_pe.masking import grouped_masks, n_visible_regions, some_regions, uniform_masks
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,13 @@ def test_a_hemisphere_is_hidden_before_the_other():
     _, hidden = grouped_masks(50, halves, 0.7, torch.Generator().manual_seed(0))
     for row in hidden:
         assert sorted(torch.bincount(halves[row], minlength=2).tolist()) == [2, 5]
+
+
+def test_some_regions_are_drawn_of_each_row_alike():
+    regions = torch.arange(3, 33, 3).expand(4000, -1)
+    drawn = some_regions(regions, 0.3, torch.Generator().manual_seed(0))
+    assert drawn.shape == (4000, 3)
+    assert (drawn.diff(dim=1) > 0).all()
+    share = torch.bincount(drawn.ravel(), minlength=33)[3::3] / 4000
+    torch.testing.assert_close(share, torch.full((10,), 0.3), atol=0.03, rtol=0)
+    assert some_regions(regions[:2], 0.01, torch.Generator()).shape == (2, 1)
