@@ -19,6 +19,7 @@ COMMANDS = {
     "train": ("train", "Train masked-region models on a BIDS derivative."),
     "sweep": ("sweep", "Train models over lists of settings, on all cores or a cluster."),
     "compare-networks": ("compare_networks", "Compare what a model learned with brain networks."),
+    "impute": ("impute", "Fill in the missing regions of runs with a trained model."),
     "atlases": ("atlases", "List and show the atlases that are known by name."),
 }
 

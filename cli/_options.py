@@ -12,6 +12,8 @@ from neuro_pe.settings import FitSettings, kind_of, option_name
 __all__ = [
     "data_options",
     "data_request",
+    "filter_options",
+    "filters_request",
     "parse_values",
     "settings_lists",
     "settings_options",
@@ -99,12 +101,20 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-DATA_OPTIONS = (
-    click.option("--bids-dir", type=click.Path(), help="BIDS derivative with region time series."),
-    click.option(
-        "--demo", is_flag=True, help="Use the bundled data: 12 HCP subjects, 400 TRs each."
-    ),
-    click.option("--output-dir", type=click.Path(), required=True, help="Where the models go."),
+def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that choose among the files of a folder."""
+    for option in reversed(FILTER_OPTIONS):
+        command = option(command)
+    return command
+
+
+def filters_request(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the options of :func:`filter_options` out of `options`, those that were given."""
+    filters = {name: options.pop(name) or None for name in (*ENTITIES, "region_names")}
+    return {name: value for name, value in filters.items() if value}
+
+
+FILTER_OPTIONS = (
     click.option(
         "--atlas", help="Atlas of the time series, e.g. Glasser, Schaefer400, 4S456Parcels."
     ),
@@ -114,6 +124,14 @@ DATA_OPTIONS = (
     click.option("--space", help="Only time series in this space, e.g. fsLR."),
     click.option("--desc", help="Only time series of this description, e.g. denoiseSimple."),
     click.option("--region-names", type=click.Path(), help="Names of the columns, one a line."),
+)
+DATA_OPTIONS = (
+    click.option("--bids-dir", type=click.Path(), help="BIDS derivative with region time series."),
+    click.option(
+        "--demo", is_flag=True, help="Use the bundled data: 12 HCP subjects, 400 TRs each."
+    ),
+    click.option("--output-dir", type=click.Path(), required=True, help="Where the models go."),
+    *FILTER_OPTIONS,
     click.option(
         "--test-subjects",
         default="0.2",
@@ -152,11 +170,9 @@ def data_request(options: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
     if demo == (bids_dir is not None):
         msg = "--bids-dir: give either --bids-dir DIR or --demo."
         raise InputError(msg)
-    filters = {name: options.pop(name) or None for name in (*ENTITIES, "region_names")}
-    unused = [name for name, value in filters.items() if value]
-    if demo and unused:
-        msg = (
-            f"{option_name(unused[0])}: chooses among files of --bids-dir; leave it out of --demo."
-        )
+    filters = filters_request(options)
+    if demo and filters:
+        name = option_name(next(iter(filters)))
+        msg = f"{name}: chooses among files of --bids-dir; leave it out of --demo."
         raise InputError(msg)
-    return bids_dir, {name: value for name, value in filters.items() if value}
+    return bids_dir, filters

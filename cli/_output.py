@@ -1,4 +1,4 @@
-"""What ``neuro-pe train`` and ``neuro-pe sweep`` show: progress and the table of results."""
+"""What commands show: progress, and the table of results."""
 
 import sys
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from neuro_pe.model_folder import ModelFolder
     from neuro_pe.settings import FitSettings
 
-__all__ = ["Progress", "SweepProgress", "results_table"]
+__all__ = ["Progress", "RunProgress", "SweepProgress", "results_table"]
 
 FEW_SUBJECTS = 5
 
@@ -68,6 +68,16 @@ class Progress(_Bar):
         self.bar.update(
             position - self.bar.pos, f"seed {settings.seed}, epoch {row['epoch']}{error}"
         )
+
+
+class RunProgress(_Bar):
+    """A bar over runs; nothing at all when the output is not a terminal."""
+
+    def update(self, done: int, total: int) -> None:
+        """Move the bar to a number of runs done."""
+        if sys.stderr.isatty():
+            self.open(total)
+            self.bar.update(done - self.bar.pos)
 
 
 def results_table(folders: Sequence["ModelFolder"]) -> str:

@@ -16,6 +16,7 @@ _PUBLIC = {
     "RegionTimeSeries": "neuro_pe.timeseries",
     "compare_networks": "neuro_pe.comparison",
     "from_pretrained": "neuro_pe.estimator",
+    "impute_bids": "neuro_pe.imputed_derivative",
     "load_bids": "neuro_pe.bids",
     "load_demo": "neuro_pe.bids",
     "sweep": "neuro_pe.sweeps",

@@ -52,6 +52,7 @@ ROOMS = (
     ("trained_model", "_model_input"),
     ("estimator",),
     ("experiment", "_baseline_cache"),
+    ("imputed_derivative",),
     ("comparison",),
     ("plotting",),
     ("sweeps", "_sweep_figure", "_sweep_summary"),
