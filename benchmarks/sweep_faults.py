@@ -97,7 +97,7 @@ def content(output: Path) -> tuple[pd.DataFrame, dict[str, str]]:
         file.parent.name: hashlib.sha256(file.read_bytes()).hexdigest()
         for file in output.glob("*/model.safetensors")
     }
-    return table.drop(columns="core_seconds"), weights
+    return table.drop(columns="core_seconds", errors="ignore"), weights
 
 
 def start_cluster(file: Path) -> list[subprocess.Popen]:
@@ -111,7 +111,7 @@ def start_cluster(file: Path) -> list[subprocess.Popen]:
     )
     while not file.exists():
         time.sleep(0.02)
-    workers = ["--nthreads", "1", "--nworkers", "2", "--death-timeout", "10"]
+    workers = ["--nthreads", "1", "--nworkers", "2", "--death-timeout", "300"]
     worker = subprocess.Popen(
         [*cli, "distributed.cli.dask_worker", *workers, *shared], **quiet, start_new_session=True
     )

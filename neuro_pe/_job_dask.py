@@ -6,6 +6,7 @@ import logging
 import os
 import pickle
 import uuid
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -117,6 +118,10 @@ def run_on_dask(
     """
     from distributed import as_completed
 
+    if not _running(client, len(jobs)):
+        msg = f"--dask {_place(cluster)}: the cluster has no workers yet; waiting for them."
+        warnings.warn(msg, stacklevel=2)
+        client.wait_for_workers(1)
     payload: Any = pickle.dumps((work, context))
     if len(payload) > LARGE:
         [payload] = client.scatter([payload], broadcast=True)

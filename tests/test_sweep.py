@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -273,6 +274,10 @@ def cluster(tmp_path):
         log.close()
         while not file.exists():
             time.sleep(0.05)
+    from distributed import Client
+
+    with Client(scheduler_file=str(file), set_as_default=False) as client:
+        client.wait_for_workers(2)
     yield file
     for process in processes[::-1]:
         process.terminate()
@@ -300,6 +305,23 @@ class TestDask:
             dask=DaskCluster(scheduler_file=cluster),
             prepare=lambda: np.ones(100_000),
         )
+        assert set(table["sum"]) == {100_000}
+
+    def test_a_cluster_without_workers_is_waited_for(self, tmp_path):
+        distributed = pytest.importorskip("distributed")
+        with distributed.LocalCluster(
+            n_workers=0, processes=False, dashboard_address=None
+        ) as cluster:
+            later = threading.Timer(1, cluster.scale, [1])
+            later.start()
+            with pytest.warns(UserWarning, match="no workers yet; waiting"):
+                table = run_jobs(
+                    numbers(2),
+                    add_up,
+                    output_dir=tmp_path / "out",
+                    dask=DaskCluster(address=cluster.scheduler_address),
+                    prepare=lambda: np.ones(100_000),
+                )
         assert set(table["sum"]) == {100_000}
 
     def test_no_scheduler(self, tmp_path, monkeypatch):
