@@ -65,6 +65,15 @@ def test_building_leaves_the_global_generator_alone_and_nothing_to_chance(name):
         assert one.isfinite().all()
 
 
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_inputs_may_be_read_only_and_are_left_as_they_are(name, recwarn):
+    arrays = {part: INPUTS[part].copy() for part in ("coordinates", "connectivity")}
+    for array in arrays.values():
+        array.flags.writeable = False
+    make(name, **(INPUTS | arrays))
+    assert not recwarn.list
+
+
 def tensors(encoding):
     return [*encoding.parameters(), *encoding.buffers()]
 

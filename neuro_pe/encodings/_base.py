@@ -73,7 +73,8 @@ class EncodingInputs:
                 "region has none; choose another encoding or an atlas with coordinates."
             )
             raise InputError(msg)
-        return torch.as_tensor(self.coordinates, dtype=torch.float64)
+        # A copy: tables hand out arrays that must not be written to, of which PyTorch warns.
+        return torch.from_numpy(np.array(self.coordinates, dtype=float))
 
     def need_connectivity(self, name: str) -> np.ndarray:
         """Return the functional connectivity; refuse if there is none."""

@@ -20,7 +20,7 @@ __all__ = [
 NEIGHBORS = 10
 MAX_EIGENVECTORS = 32
 MAX_GRADIENTS = 30  # of Brain-JEPA
-KEPT = 0.1  # share of each row of the connectivity that gradients are made from
+KEPT_OF = 10  # one of so many entries of a row of the connectivity is kept for the gradients
 PEARL_SAMPLES, PEARL_POWERS, PEARL_HIDDEN = 16, 8, 32
 
 
@@ -100,7 +100,7 @@ def diffusion_gradients(connectivity: np.ndarray, count: int = MAX_GRADIENTS) ->
     Biology 3:103; Coifman & Lafon (2006), Applied and Computational Harmonic Analysis 21.
     """
     n_regions = len(connectivity)
-    n_kept = max(1, int(KEPT * n_regions))
+    n_kept = max(1, n_regions // KEPT_OF)
     threshold = np.sort(connectivity, axis=1)[:, [-n_kept]]
     kept = np.where(connectivity >= threshold, connectivity, 0).clip(min=0)
     kept /= np.linalg.norm(kept, axis=1, keepdims=True)
