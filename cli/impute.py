@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 MEASURED = {
-    "complete_runs": "R2: measured on complete runs of {n} subjects that the model was not trained "
-    "on, with the same regions hidden.",
+    "complete_runs": "R2: measured on complete runs of other subjects ({n}), whom the model was "
+    "not trained on, with the same regions hidden.",
     "test_subjects": "R2: of the model's test subjects, at {ratio:.0%} hidden regions; no complete "
     "run here is of a subject that the model was not trained on.",
     "none": "R2: not measured; no complete run here is of a subject that the model was not trained "

@@ -48,8 +48,8 @@ SCALE = (
     "level and amplitude mean nothing."
 )
 R2_SOURCES = {
-    "complete_runs": "Complete runs of {n} subjects that the model was not trained on, with the "
-    "same regions hidden.",
+    "complete_runs": "Complete runs of {n} that the model was not trained on, with the same "
+    "regions hidden.",
     "test_subjects": "The model's test subjects, with {ratio:.0%} of the regions hidden at "
     "random: another share than is missing here.",
     "none": "Not measured: no complete run of a subject that the model was not trained on.",
@@ -280,10 +280,14 @@ def _sidecar(filled: FilledRun, quality: pd.DataFrame, folder: ModelFolder) -> d
         "ModelMaskRatio": folder.settings.mask_ratio,
         "ImputedRegions": regions,
         "R2Source": R2_SOURCES[first["estimate"]].format(
-            n=first["n_subjects"], ratio=first["mask_ratio"]
+            n=_subjects(first["n_subjects"]), ratio=first["mask_ratio"]
         ),
         "Scale": SCALE,
     }
+
+
+def _subjects(count: int) -> str:
+    return f"{count} subject{'s' if count > 1 else ''}"
 
 
 def _number(value: float) -> float | None:
