@@ -5,7 +5,7 @@ import pytest
 import torch
 from encoding_inputs import COLUMNS, INPUTS, ROWS, heads, make
 
-from neuro_pe.encodings import alibi_slopes
+from neuro_pe.encodings import AttentionEncoding, EncodingInputs, alibi_slopes
 from neuro_pe.errors import InputError
 
 XYZ = INPUTS["coordinates"]
@@ -21,6 +21,19 @@ def brain_distance():
 
 def plain_scores(query, key):
     return torch.einsum("bhrd,bhcd->bhrc", query, key) / 8**0.5
+
+
+def test_scores_of_ones_own_decide_the_attention_in_float32():
+    class Twice(AttentionEncoding):
+        def scores(self, query, key, rows, columns, block):
+            return 2 * super().scores(query, key, rows, columns, block)
+
+    encoding = Twice(EncodingInputs(n_regions=50, width=16, heads=2))
+    query, key, value = heads(3, 0), heads(2, 1), heads(2, 2)
+    expected = (2 * plain_scores(query, key)).softmax(dim=-1) @ value
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        attended = encoding.attend(query, key, value, ROWS, COLUMNS, 0)
+    torch.testing.assert_close(attended, expected)
 
 
 @pytest.mark.parametrize("name", ["alibi-3d", "t5-3d"])
