@@ -14,7 +14,7 @@ import pandas as pd
 
 from neuro_pe import __version__, plotting
 from neuro_pe._fit_groups import Comparison
-from neuro_pe.comparison import compare_predictors
+from neuro_pe._report_errors import error_rows, network_error_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -219,7 +219,8 @@ def render_page(
         splits=first.subjects["split"].value_counts().to_dict(),
         groups=comparison.groups,
         settings=_settings_rows(comparison),
-        errors={fit: _error_rows(comparison, fit) for fit in comparison.groups},
+        errors={fit: error_rows(comparison, fit) for fit in comparison.groups},
+        network_errors={fit: network_error_rows(comparison, fit) for fit in comparison.groups},
         sources={name: SOURCES[name] for name in sources},
         rows={fit: _statistic_rows(summary, fit, sources) for fit in comparison.groups},
         network_rows={fit: _network_rows(summary, fit, sources) for fit in comparison.groups},
@@ -288,27 +289,6 @@ def _settings_rows(comparison: Comparison) -> list[tuple[str, list[str], bool]]:
     return [*rows, ("seeds", seeds, False)]
 
 
-def _error_rows(comparison: Comparison, fit: str) -> list[dict[str, Any]]:
-    """Masked errors of model and baselines: test subjects, paired; else validation subjects."""
-    models = comparison.groups[fit]
-    metrics = pd.concat([model.metrics.assign(fit_seed=model.settings.seed) for model in models])
-    split = "test" if (metrics["split"] == "test").any() else "validation"
-    metrics = metrics[metrics["split"] == split]
-    # Of a model's validation errors, the lowest is that of the epoch that was kept.
-    ranked = metrics.sort_values("mse", ascending=False)
-    last = ranked.groupby(["fit_seed", "predictor"], sort=False).tail(1)
-    over_seeds = last.groupby("predictor", sort=False).agg(
-        mse=("mse", "mean"), sd=("mse", "std"), r2=("r2", "mean"), n=("mse", "size")
-    )
-    errors = pd.concat([model.region_errors for model in models])
-    paired = pd.DataFrame(columns=["difference", "low", "high", "n_subjects"], dtype=float)
-    if split == "test" and len(errors):
-        paired = compare_predictors(errors).set_index("predictor")[list(paired.columns)]
-    table = over_seeds.join(paired).sort_values("mse", kind="stable").reset_index()
-    table["predictor"] = table["predictor"].str.replace("_", " ")
-    return _records(table.assign(split=split))
-
-
 def _error_figures(
     comparison: Comparison, fit: str, places: pd.DataFrame | None
 ) -> list[PageFigure]:
@@ -325,16 +305,16 @@ def _error_figures(
     )
     figures = [_page_figure(f"errors_by_network_{fit}", caption, drawn)]
     if places is not None:
-        by_region = errors[errors["predictor"] == "model"].groupby("region")["mse"].mean()
+        by_region = errors[errors["predictor"] == "model"].groupby("region")["r2"].mean()
         by_region = by_region[by_region.index.isin(places.index)]
         drawn = plotting.plot_region_errors(
             places,
             by_region,
-            title="Reconstruction error of the model by region",
-            label="MSE of hidden entries (1 = the region's variance)",
+            title="How well the model predicts each region when it is hidden",
+            label="R2 of hidden entries (0 = predicting the region's mean)",
         )
-        caption = f"Error on hidden entries of the test subjects, by region{which}."
-        figures.append(_page_figure(f"errors_by_region_{fit}", caption, drawn))
+        caption = f"R2 on hidden entries, by region, mean over the test subjects{which}."
+        figures.append(_page_figure(f"r2_by_region_{fit}", caption, drawn))
     return figures
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from neuro_pe.baselines import GaussianImputer, Imputer
+from neuro_pe.baselines import RIDGES, GaussianImputer, Imputer
 from neuro_pe.errors import InputError
 from neuro_pe.model_folder import ModelFolder
 from neuro_pe.reconstruction import EvaluationSet, ModelImputer, summarize_errors
@@ -22,7 +22,6 @@ __all__ = [
     "fill_run",
     "missing_regions",
     "pooled_errors",
-    "predictors_of",
     "region_error_table",
 ]
 
@@ -81,39 +80,35 @@ class HiddenRegions(EvaluationSet):
         )
 
 
-def predictors_of(folder: ModelFolder, network: MaskedRegionTransformer) -> list[Imputer]:
-    """Return the model and the same-TR Gaussian imputer of the same training subjects.
+def region_error_table(
+    held_out: EvaluationSet, folder: ModelFolder, network: MaskedRegionTransformer
+) -> pd.DataFrame:
+    """Return errors on hidden values by region and subject, beside a linear predictor's.
 
-    The imputer's covariance is the functional connectivity that the model folder keeps.
-
-    Parameters
-    ----------
-    folder : ModelFolder
-    network : MaskedRegionTransformer
-    """
-    covariance = folder.functional_connectivity.to_numpy()
-    return [ModelImputer(network), GaussianImputer.from_covariance(covariance)]
-
-
-def region_error_table(held_out: EvaluationSet, predictors: Sequence[Imputer]) -> pd.DataFrame:
-    """Return errors on hidden values by region and subject.
+    That is the same-TR Gaussian imputer of the same training subjects, whose functional
+    connectivity the model folder keeps. Its ridge is the best one on these very values, which
+    favours it: what a model is said to be better by is not the ridge's fault.
 
     Parameters
     ----------
     held_out : EvaluationSet
-    predictors : sequence of Imputer
+    folder : ModelFolder
+    network : MaskedRegionTransformer
 
     Returns
     -------
     DataFrame
-        ``region, subject, predictor, mse, r2, n``; regions that were never hidden have no rows.
+        ``region, subject, predictor, mse, r2, n``, the predictors ``model`` and ``gaussian``;
+        regions that were never hidden have no rows.
     """
-    source = held_out.source
+    gaussian = GaussianImputer.from_covariance(folder.functional_connectivity.to_numpy())
+    gaussian.ridge = RIDGES[int(np.argmin(held_out.ridge_errors(gaussian, RIDGES)))]
+    predictors: list[Imputer] = [ModelImputer(network), gaussian]
     tables = [
         summarize_errors(
             held_out.errors(predictor),
-            subjects=source.subjects,
-            regions=source.cohort.region_names,
+            subjects=held_out.source.subjects,
+            regions=held_out.source.cohort.region_names,
             predictor=predictor.name,
         )
         for predictor in predictors

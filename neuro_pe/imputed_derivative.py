@@ -26,10 +26,10 @@ from neuro_pe.imputation import (
     fill_run,
     missing_regions,
     pooled_errors,
-    predictors_of,
     region_error_table,
 )
 from neuro_pe.model_folder import ModelFolder, find_model_folder
+from neuro_pe.reconstruction import ModelImputer
 from neuro_pe.timeseries import Cohort, RegionTimeSeries
 from neuro_pe.transformer import MaskedRegionTransformer
 from neuro_pe.windows import WindowSource
@@ -141,7 +141,7 @@ def impute_bids(
     )
     incomplete = {number: lacks for number, lacks in lacking.items() if lacks}
     tables, refused = [], []
-    predictor = predictors_of(folder, network)[0]
+    predictor = ModelImputer(network)
     for done, (number, hidden) in enumerate(incomplete.items(), start=1):
         try:
             filled = fill_run(cohort[number], folder, predictor)
@@ -189,7 +189,7 @@ class _Estimates:
         complete: list[RegionTimeSeries],
     ) -> None:
         self.folder = folder
-        self.predictors = predictors_of(folder, network)
+        self.network = network
         self.names = [str(name) for name in folder.regions["name"]]
         seen = folder.subjects.loc[folder.subjects["split"] != "test", "subject"]
         window = folder.settings.window
@@ -212,7 +212,7 @@ class _Estimates:
         if self.source is not None and len(hidden) < len(self.names):
             estimate, ratio = "complete_runs", len(hidden) / len(self.names)
             held_out = HiddenRegions(self.source, hidden)
-            errors = region_error_table(held_out, self.predictors)
+            errors = region_error_table(held_out, self.folder, self.network)
         else:
             ratio = self.folder.settings.test_mask_ratio
             errors = self.folder.region_errors.dropna(subset=["mse"])

@@ -236,13 +236,13 @@ def plot_communities(
 def plot_region_errors(
     coordinates: pd.DataFrame, errors: pd.Series, *, title: str = "", label: str = "MSE"
 ) -> Figure:
-    """Glass brain with the regions coloured by their reconstruction error.
+    """Glass brain with the regions coloured by their reconstruction error, or by R2.
 
     Parameters
     ----------
     coordinates : DataFrame
         Columns ``x``, ``y``, ``z`` (MNI, mm), indexed by region name.
-    errors : Series, region name -> error
+    errors : Series, region name -> error or R2
     title : str
     label : str
         What the colours mean, with its unit.

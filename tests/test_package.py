@@ -56,7 +56,7 @@ ROOMS = (
     ("comparison",),
     ("plotting",),
     ("sweeps", "_sweep_figure", "_sweep_summary"),
-    ("report", "_report_page", "_fit_groups"),
+    ("report", "_report_errors", "_report_page", "_fit_groups"),
     ("cli",),
 )
 RANK = {module: rank for rank, room in enumerate(ROOMS) for module in room}

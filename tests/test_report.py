@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from neuro_pe import InputError, compare_networks
+from neuro_pe import InputError, compare_networks, plotting
+from neuro_pe._report_errors import network_error_rows
 from neuro_pe._report_page import draw_figures, render_page
 from neuro_pe.comparison import procrustes_distance
 from neuro_pe.derivatives import read_table
@@ -91,7 +92,7 @@ def test_everything_promised_is_on_disk(make_fit, write, tmp_path):
         "similarity_fc.png",
         *(f"{kind}_{fit}.png" for kind in (
             "similarity_pe", "similarity_change", "against_fc_pe", "against_fc_change",
-            "communities_pe", "errors_by_network", "errors_by_region",
+            "communities_pe", "errors_by_network", "r2_by_region",
         )),
     }  # fmt: skip
     for file in (out / "figures").iterdir():
@@ -334,3 +335,37 @@ def test_what_others_wrote_is_not_replaced(make_fit, tmp_path):
     with pytest.raises(InputError, match="it is the data set of someone else"):
         write_comparison(models, partition=partition, output_dir=tmp_path / "raw")
     assert len(list((tmp_path / "raw").iterdir())) == 1
+
+
+def test_r2_by_network_stands_in_the_page(make_fit, compare):
+    comparison = compare([make_fit(), make_fit(seed=1)])
+    (models,) = comparison.groups.values()
+    known = {"Vis": 0.5, "SomMot": 0.25, "Default": 0.125}
+    for model in models:
+        table = model.region_errors
+        values = table["region"].map(comparison.networks).map(known)
+        is_model = table["predictor"] == "model"
+        table.loc[is_model, "r2"] = values[is_model] + model.settings.seed / 50
+    rows = network_error_rows(comparison, next(iter(comparison.groups)))
+    assert [row["network"] for row in rows] == ["Vis", "SomMot", "Default"]
+    assert [row["r2"]["model"] for row in rows] == pytest.approx([0.51, 0.26, 0.135])
+    assert list(rows[0]["r2"]) == ["model", "gaussian", "zero"]
+    assert rows[0]["n_regions"] == (comparison.networks == "Vis").sum()
+    words = page_of(comparison)
+    assert "R² by network" in words
+    assert "0.510" in words
+
+
+def test_the_brain_shows_r2(make_fit, compare, monkeypatch):
+    drawn = []
+    plot = plotting.plot_region_errors
+    monkeypatch.setattr(
+        plotting,
+        "plot_region_errors",
+        lambda places, values, **words: drawn.append(values) or plot(places, values, **words),
+    )
+    comparison = compare([make_fit()])
+    draw_figures(comparison)
+    ((model,),) = comparison.groups.values()
+    table = model.region_errors[model.region_errors["predictor"] == "model"]
+    assert drawn[0].to_dict() == pytest.approx(table.groupby("region")["r2"].mean().to_dict())
