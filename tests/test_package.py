@@ -19,6 +19,7 @@ import pytest
 import neuro_pe
 from neuro_pe.comparison._compare import COLUMNS
 from neuro_pe.fitting import METRICS
+from neuro_pe.imputed_derivative import COLUMNS as IMPUTATION
 from neuro_pe.reconstruction import NO_REGION_ERRORS
 
 CHECKOUT = Path(__file__).parents[1]
@@ -256,7 +257,16 @@ def test_every_data_file_is_installed():
 
 def test_files_page_names_every_column():
     page = (CHECKOUT / "docs" / "files.md").read_text(encoding="utf-8")
-    columns = [*METRICS, *NO_REGION_ERRORS.columns, *COLUMNS, "fit", "kept", "reason", "split"]
+    columns = [
+        *METRICS,
+        *NO_REGION_ERRORS.columns,
+        *COLUMNS,
+        *IMPUTATION,
+        "fit",
+        "kept",
+        "reason",
+        "split",
+    ]
     assert [name for name in columns if f"`{name}`" not in page] == []
 
 
