@@ -118,21 +118,15 @@ def run_on_dask(
     """
     from distributed import as_completed
 
-    if not _running(client, len(jobs)):
-        msg = f"--dask {_place(cluster)}: the cluster has no workers yet; waiting for them."
-        warnings.warn(msg, stacklevel=2)
-        client.wait_for_workers(1)
-    payload: Any = pickle.dumps((work, context))
-    if len(payload) > LARGE:
-        [payload] = client.scatter([payload], broadcast=True)
-    # Keys of this call alone: an earlier one's tasks may still be known to workers.
-    call = uuid.uuid4().hex[:8]
-    place = os.fspath(locks)
-    futures = {
-        client.submit(_run, payload, job, place, key=f"{job.name}-{call}", pure=False): job
-        for job in jobs
-    }
     left = len(jobs)
+    lost = (
+        f"--dask {_place(cluster)}: the scheduler was lost with {{}} jobs to go; start it and its "
+        "workers, and the same command goes on."
+    )
+    try:
+        futures = _submit(jobs, work, context, client=client, cluster=cluster, locks=locks)
+    except (OSError, RuntimeError, TimeoutError):  # whatever was being said when it fell silent
+        raise OSError(lost.format(left)) from None
     yield None, _running(client, left)
     for future in as_completed(futures, loop=client.loop):
         if future.status == "finished":
@@ -140,13 +134,35 @@ def run_on_dask(
         elif future.status == "error":
             outcome = Outcome(job=futures[future], error=_why(future.exception()))
         else:  # cancelled, as all are when the connection is lost
-            msg = (
-                f"--dask {_place(cluster)}: the scheduler was lost with {left} jobs to go; start "
-                "it and its workers, and the same command goes on."
-            )
-            raise OSError(msg)
+            raise OSError(lost.format(left))
         left -= 1
         yield outcome, _running(client, left)
+
+
+def _submit(
+    jobs: Sequence[Job],
+    work: Work,
+    context: Any,
+    *,
+    client: Any,
+    cluster: DaskCluster,
+    locks: Path,
+) -> dict[Any, Job]:
+    """Send the context and the jobs; return the job of each future."""
+    if not _running(client, len(jobs)):
+        msg = f"--dask {_place(cluster)}: the cluster has no workers yet; waiting for them."
+        warnings.warn(msg, stacklevel=4)
+        client.wait_for_workers(1)
+    payload: Any = pickle.dumps((work, context))
+    if len(payload) > LARGE:
+        [payload] = client.scatter([payload], broadcast=True)
+    # Keys of this call alone: an earlier one's tasks may still be known to workers.
+    call = uuid.uuid4().hex[:8]
+    place = os.fspath(locks)
+    return {
+        client.submit(_run, payload, job, place, key=f"{job.name}-{call}", pure=False): job
+        for job in jobs
+    }
 
 
 def _place(cluster: DaskCluster) -> str:
@@ -170,7 +186,7 @@ def _running(client: Any, left: int) -> int:
     """How many jobs run, if every thread of the cluster has one."""
     try:
         return min(left, sum(client.nthreads().values()))
-    except (TimeoutError, OSError):
+    except (TimeoutError, OSError, RuntimeError):
         return 0
 
 

@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -200,9 +199,11 @@ def learning_rate_factor(progress: float) -> float:
     return (1 + math.cos(math.pi * (progress - WARM_UP) / (1 - WARM_UP))) / 2
 
 
-@cache
 def faster_precision(device: str) -> str:
     """Return the number format in which matrix products are faster on this machine.
+
+    The processor's instructions decide, not a stopwatch: on a busy machine chance would, and the
+    same seed would no longer give the same numbers.
 
     Parameters
     ----------
@@ -211,21 +212,17 @@ def faster_precision(device: str) -> str:
     Returns
     -------
     {"float32", "bfloat16"}
-        bfloat16 only if a layer runs forward and back a fifth faster, so that no chance decides.
+        bfloat16 if the device multiplies it in hardware: AVX-512 BF16 or AMX, or an NVIDIA GPU of
+        compute capability 8 or more.
     """
-    with torch.random.fork_rng(devices=[]):
-        layer = nn.Linear(256, 1024).to(device)
-    values = torch.ones(1024, 256, device=device)
-    seconds = {"float32": math.inf, "bfloat16": math.inf}
-    for _ in range(8):
-        for precision in seconds:
-            started = time.perf_counter()
-            with torch.autocast(device, dtype=torch.bfloat16, enabled=precision == "bfloat16"):
-                loss = layer(values).float().square().mean()
-            loss.backward()
-            loss.item()  # waits for the device
-            seconds[precision] = min(seconds[precision], time.perf_counter() - started)
-    return "bfloat16" if seconds["bfloat16"] < 0.8 * seconds["float32"] else "float32"
+    has_bfloat16 = False
+    if device == "cpu":
+        # Older versions of PyTorch cannot tell.
+        instructions: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+        has_bfloat16 = any(instructions.get(name) for name in ("avx512_bf16", "amx_bf16"))
+    elif device == "cuda":
+        has_bfloat16 = torch.cuda.get_device_capability() >= (8, 0)
+    return "bfloat16" if has_bfloat16 else "float32"
 
 
 def _train_epoch(

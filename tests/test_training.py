@@ -152,10 +152,14 @@ def test_a_batch_in_parts_gives_the_same_model(parts):
         torch.testing.assert_close(split.state_dict()[name], value, atol=1e-4, rtol=1e-4)
 
 
-def test_the_faster_format_is_found_once_and_touches_no_generator():
-    before = torch.random.get_rng_state()
-    assert training.faster_precision("cpu") in ("float32", "bfloat16")
-    assert torch.equal(torch.random.get_rng_state(), before)
+def test_the_processor_decides_the_number_format(monkeypatch):
+    known = {"avx512_bf16": False, "amx_bf16": True}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known, raising=False)
+    assert training.faster_precision("cpu") == "bfloat16"
+    known["amx_bf16"] = False
+    assert training.faster_precision("cpu") == "float32"
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
+    assert training.faster_precision("cuda") == "float32"
 
 
 def test_frozen_parameters_stay():
