@@ -74,7 +74,9 @@ def signature(thing: Any) -> str:
         for parameter in whole.parameters.values()
         if parameter.name != "self"
     ]
-    return str(whole.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
+    text = str(whole.replace(parameters=parameters, return_annotation=inspect.Signature.empty))
+    # A function as a default shows its address, which differs each time.
+    return re.sub(r"<function (\w+) at 0x\w+>", r"\1", text)
 
 
 def summary(thing: Any) -> str:

@@ -2,12 +2,20 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from neuro_pe import InputError, MaskedRegionModel, RegionTimeSeries, impute_bids, load_bids
+from neuro_pe import (
+    InputError,
+    MaskedRegionModel,
+    RegionTimeSeries,
+    atlases,
+    impute_bids,
+    load_bids,
+)
 from neuro_pe.baselines import RIDGES, GaussianImputer
 from neuro_pe.imputation import HiddenRegions, fill_run, missing_regions, pooled_errors
 from neuro_pe.model_folder import read_model_folder
@@ -397,3 +405,20 @@ class TestImputeBids:
         (tmp_path / "imputation.tsv").write_text("")
         with pytest.raises(InputError, match="holds an earlier imputation"):
             impute_bids(folder.path, small_derivative, output_dir=tmp_path)
+
+    def test_of_several_atlases_that_of_the_model_is_taken(
+        self, make_derivative, write_series, tmp_path
+    ):
+        data = make_derivative(("01", "02"))
+        MaskedRegionModel(**OPTIONS, epochs=1).fit(load_bids(data)).save(tmp_path / "model")
+        gordon = atlases.load("Gordon").regions["name"]
+        for file in sorted(data.rglob("*_timeseries.tsv")):
+            write_series(Path(str(file).replace("Glasser", "Gordon")), names=gordon)
+        with pytest.raises(InputError, match="found 2 atlases"):
+            load_bids(data)
+        done = impute_bids(tmp_path / "model", data, output_dir=tmp_path / "out")
+        assert (done.n_runs, done.n_filled) == (2, 0)
+        with pytest.raises(InputError, match="no region time series of atlas 'Power'"):
+            impute_bids(
+                tmp_path / "model", data, output_dir=tmp_path / "b", filters={"atlas": "Power"}
+            )
