@@ -200,11 +200,12 @@ def _read_runs(
     runs: list[RegionTimeSeries] = []
     matched: dict[tuple[str, ...], _Columns] = {}
     known = None
-    headers = []
+    header: list[str] | None = None  # of the first file; kept of all, they would add up
     times = []
     for file in files:
         table = read_series(file.path)
-        headers.append(table.names)
+        if not runs:
+            header = table.names
         names = _column_names(table, file.path, given)
         if not runs:
             known = _choose_atlas(atlas, file, names)
@@ -214,7 +215,7 @@ def _read_runs(
                 f"{len(next(iter(matched)))}; expected the same regions in every file."
             )
             raise InputError(msg)
-        if given is not None and headers[0] != table.names:
+        if given is not None and header != table.names:
             msg = (
                 f"{file.path}: other column names than {files[0].path}; --region-names needs "
                 "the same columns in every file."
