@@ -47,7 +47,7 @@ class MaskedRegionModel(TrainedModel):
     mask_ratio_min : float or None
         Draw the share for each batch, from this to `mask_ratio`; None keeps it fixed.
     target_ratio : float
-        Share of a window's hidden regions that a training step reconstructs; others cost nothing.
+        Share of all regions that a training step reconstructs, drawn from the hidden ones.
     mask_pattern : {"uniform", "network", "hemisphere"}
         What is hidden in training: regions at random, whole networks or a hemisphere.
     window : int
@@ -63,7 +63,7 @@ class MaskedRegionModel(TrainedModel):
     readout_gain : float
         Multiplies the start of the last layer: small is the rich, large the lazy regime.
     epochs : int or None
-        Passes through the training runs at most; None makes about 1,500 steps.
+        Passes through the training runs at most; None makes about 2,500 steps.
     patience : int
         Stop after this many epochs without a better validation error.
     optimizer : {"muon", "adamw"}

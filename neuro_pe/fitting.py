@@ -32,7 +32,7 @@ __all__ = [
 
 METRICS = ["epoch", "seconds", "split", "predictor", "mask_ratio", "mse", "r2", "n"]
 
-DEFAULT_STEPS = 1500
+DEFAULT_STEPS = 2500
 FEW_STEPS = 10
 
 

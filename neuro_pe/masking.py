@@ -75,14 +75,15 @@ def grouped_masks(
     return _cut((ranks[:, groups] + within).argsort(dim=1), mask_ratio)
 
 
-def some_regions(regions: torch.Tensor, share: float, generator: torch.Generator) -> torch.Tensor:
-    """Draw some of the regions of each row, at least one.
+def some_regions(regions: torch.Tensor, count: int, generator: torch.Generator) -> torch.Tensor:
+    """Draw some of the regions of each row.
 
     Parameters
     ----------
     regions : Tensor of int64, shape (mask, region)
         Ascending.
-    share : float
+    count : int
+        How many; all, if there are no more.
     generator : torch.Generator
 
     Returns
@@ -90,7 +91,8 @@ def some_regions(regions: torch.Tensor, share: float, generator: torch.Generator
     Tensor of int64, shape (mask, drawn region)
         Ascending.
     """
-    count = max(1, round(share * regions.shape[1]))
+    if count >= regions.shape[1]:
+        return regions
     drawn = torch.rand(regions.shape, generator=generator).argsort(dim=1)[:, :count]
     return regions.gather(1, drawn.sort(dim=1).values)
 

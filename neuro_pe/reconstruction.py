@@ -259,9 +259,8 @@ class MaskedRegionTask:
         else:
             n_regions = self.training.n_regions
             visible, hidden = uniform_masks(n_windows, n_regions, ratio, self.generator)
-        if self.settings.target_ratio < 1:
-            hidden = some_regions(hidden, self.settings.target_ratio, self.generator)
-        return visible, hidden
+        n_targets = max(1, round(self.settings.target_ratio * self.training.n_regions))
+        return visible, some_regions(hidden, n_targets, self.generator)
 
     def loss(self, model: MaskedRegionTransformer, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
         """Return the mean squared error on the hidden regions."""

@@ -132,10 +132,10 @@ class FitSettings:
         "Draw the share for each batch, from this to the mask ratio.  [default: it is fixed]",
     )
     target_ratio: float = _option(
-        1.0,
+        0.3,
         UP_TO_ONE,
-        "Share of a window's hidden regions that a training step reconstructs, drawn at random; "
-        "the others cost nothing.",
+        "Share of all regions that a training step reconstructs, drawn from the hidden ones; the "
+        "other hidden ones cost nothing.",
     )
     mask_pattern: str = _option(
         "uniform",
@@ -169,7 +169,7 @@ class FitSettings:
     epochs: int | None = _option(
         None,
         AT_LEAST_ONE,
-        "Passes through the training runs, at most.  [default: as many as make 1500 steps]",
+        "Passes through the training runs, at most.  [default: as many as make 2500 steps]",
     )
     patience: int = _option(
         10, AT_LEAST_ONE, "Stop after this many epochs without a better validation error."
@@ -181,7 +181,7 @@ class FitSettings:
         choices=OPTIMIZERS,
     )
     lr: float = _option(2e-3, POSITIVE, "Peak learning rate of AdamW.")
-    encoding_lr: float = _option(2e-3, POSITIVE, "Peak learning rate of the encoding (AdamW).")
+    encoding_lr: float = _option(6e-3, POSITIVE, "Peak learning rate of the encoding (AdamW).")
     muon_lr: float = _option(3e-3, POSITIVE, "Peak learning rate of Muon.")
     weight_decay: float = _option(0.05, NOT_NEGATIVE, "Weight decay of the blocks' matrices.")
     batch_size: int = _option(32, AT_LEAST_ONE, "Windows a training step.")
