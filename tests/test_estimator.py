@@ -235,7 +235,7 @@ class TestFitting:
             model.fit([*arrays[:2], arrays[2][:9], *arrays[3:]])
 
     def test_beats_the_mean_on_unseen_subjects(self, arrays):
-        options = {**SMALL, "epochs": 80, "lr": 3e-3}
+        options = {**SMALL, "epochs": 80, "lr": 3e-3, "target_ratio": 1.0}
         model = MaskedRegionModel(**options, random_state=0, validation_subjects=0)
         assert model.fit(arrays[:4]).score(arrays[4:]) > 0.05
 
