@@ -164,7 +164,7 @@ def _untrained(folder: ModelFolder) -> MaskedRegionTransformer:
 
 
 def load_network(folder: ModelFolder) -> MaskedRegionTransformer:
-    """Build the trained network of a model folder.
+    """Build the trained network of a model folder, ready to predict (in evaluation mode).
 
     Raises
     ------
@@ -179,4 +179,4 @@ def load_network(folder: ModelFolder) -> MaskedRegionTransformer:
     except RuntimeError:
         msg = f"{folder.path}: the weights do not fit settings.json and regions.tsv; fit it again."
         raise InputError(msg) from None
-    return network
+    return network.eval()
