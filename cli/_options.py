@@ -79,6 +79,10 @@ def parse_values(name: str, texts: Sequence[str]) -> list[Any]:
     """
     option = next(option for option in fields(FitSettings) if option.name == name)
     kind = kind_of(option)
+    if not all(text.strip() for text in texts):
+        listed = ",".join(texts)
+        msg = f"{name}: found {listed!r}, where a value is missing; expected values between commas."
+        raise InputError(msg)
     values = []
     for text in texts:
         test, expected = option.metadata["check"]

@@ -118,16 +118,22 @@ def results_table(folders: Sequence["ModelFolder"]) -> str:
 
 
 class SweepProgress(_Bar):
-    """A bar over fits on a terminal, else one line a finished fit."""
+    """A bar over fits on a terminal, else a line at the start and one a finished fit."""
 
     def __init__(self) -> None:
         self.newest: JobProgress | None = None
 
     def update(self, state: "JobProgress") -> None:
         """Show where the sweep stands."""
-        self.newest = state
+        is_first, self.newest = self.newest is None, state
         ended = state.done + state.failed
         if not sys.stderr.isatty():
+            if is_first:
+                left = state.total - ended
+                click.echo(
+                    f"{state.total} fits: {ended} done, {left} to do, {state.running} at a time.",
+                    err=True,
+                )
             if state.newest is not None:
                 how = f"failed: {state.error}" if state.error else "done"
                 click.echo(f"[{ended}/{state.total}] {state.newest} {how}", err=True)

@@ -1,6 +1,7 @@
 """``neuro-pe sweep``."""
 
 import csv
+import difflib
 import os
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 NAMES = [option.name for option in fields(FitSettings)]
+
+
+def _refuse_cache_dir(_context: Any, _parameter: Any, value: str | None) -> None:
+    if value is not None:
+        msg = f"--cache-dir {value}: a sweep keeps the values in OUTPUT_DIR/cache; leave it out."
+        raise InputError(msg)
 
 
 @click.command(
@@ -45,6 +52,7 @@ Examples:
 @click.option(
     "--dask-scheduler-file", type=click.Path(), metavar="FILE", help="The same, from its file."
 )
+@click.option("--cache-dir", hidden=True, callback=_refuse_cache_dir, expose_value=False)
 @settings_lists
 def command(
     output_dir: str,
@@ -67,12 +75,14 @@ def command(
     bids_dir, filters = data_request(options)
     given = {name: options[name].split(",") for name in NAMES if options[name] is not None}
     grid = {name: parse_values(name, texts) for name, texts in given.items()}
-    rows = [{}] if settings_file is None else _read_settings(settings_file, grid)
 
     from neuro_pe.sweeps import grid_settings, sweep, sweep_text
 
-    settings = grid_settings(grid, rows)
-    n_asked = len(rows) * _product(len(values) for values in grid.values())
+    if settings_file is None:
+        settings, n_rows = grid_settings(grid), 1
+    else:
+        settings, n_rows = _read_settings(settings_file, grid)
+    n_asked = n_rows * _product(len(values) for values in grid.values())
     if n_asked > len(settings):
         click.echo(
             f"{n_asked} combinations are {len(settings)} settings: some differ only in a sigma "
@@ -134,18 +144,15 @@ def _product(sizes: Any) -> int:
     return total
 
 
-def _read_settings(file: str, grid: dict[str, Any]) -> list[dict[str, Any]]:
-    """Read a table of settings: a row each, ``n/a`` for the default."""
-    with open(file, encoding="utf-8-sig", newline="") as lines:
-        table = list(csv.reader(lines, delimiter="\t"))
+def _read_settings(file: str, grid: dict[str, Any]) -> tuple[list[FitSettings], int]:
+    """Read a table of settings, crossed with the grid: a row each, ``n/a`` for the default."""
+    from neuro_pe.sweeps import grid_settings
+
+    table = _read_cells(file)
     header = [name.strip().replace("-", "_").lstrip("_") for name in table[0]] if table else []
-    for name in header:
-        if name not in NAMES or name in grid or header.count(name) > 1:
-            what = "no option of a fit" if name not in NAMES else "twice"
-            where = f"{option_name(name)} is given too" if name in grid else what
-            msg = f"--settings {file}: column {name!r}: {where}."
-            raise InputError(msg)
-    rows = []
+    _check_header(file, header, grid)
+    settings: dict[FitSettings, None] = {}
+    n_rows = 0
     for number, cells in enumerate(table[1:], start=2):
         if not any(cell.strip() for cell in cells):
             continue
@@ -156,17 +163,49 @@ def _read_settings(file: str, grid: dict[str, Any]) -> list[dict[str, Any]]:
             )
             raise InputError(msg)
         try:
-            rows.append(
-                {
-                    name: parse_values(name, [cell])[0]
-                    for name, cell in zip(header, cells, strict=True)
-                    if cell.strip() not in ("", "n/a")
-                }
-            )
+            row = {
+                name: parse_values(name, [cell])[0]
+                for name, cell in zip(header, cells, strict=True)
+                if cell.strip() not in ("", "n/a")
+            }
+            settings |= dict.fromkeys(grid_settings(grid, [row]))
         except InputError as error:
             msg = f"--settings {file}: line {number}: {error}"
             raise InputError(msg) from None
-    if not rows:
+        n_rows += 1
+    if not n_rows:
         msg = f"--settings {file}: no rows; expected a header of options and a row a setting."
         raise InputError(msg)
-    return rows
+    return list(settings), n_rows
+
+
+def _read_cells(file: str) -> list[list[str]]:
+    try:
+        with open(file, encoding="utf-8-sig", newline="") as lines:
+            return list(csv.reader(lines, delimiter="\t"))
+    except OSError as error:
+        msg = f"--settings {file}: {error.strerror}; expected a tab-separated table."
+    except (UnicodeDecodeError, csv.Error):
+        msg = f"--settings {file}: no text in UTF-8; save it as tab-separated text in UTF-8."
+    raise InputError(msg)
+
+
+def _check_header(file: str, header: list[str], grid: dict[str, Any]) -> None:
+    for name in header:
+        if name not in NAMES:
+            what = f"no option of a fit; {_advice(name)}"
+        elif name in grid:
+            what = f"{option_name(name)} is given too."
+        elif header.count(name) > 1:
+            what = "twice."
+        else:
+            continue
+        msg = f"--settings {file}: column {name!r}: {what}"
+        raise InputError(msg)
+
+
+def _advice(name: str) -> str:
+    if any(separator in name for separator in ",; "):
+        return "expected one option a column, and tabs between columns."
+    close = difflib.get_close_matches(name, NAMES, n=1)
+    return f"do you mean {close[0]}?" if close else f"expected some of {', '.join(NAMES)}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import re
 import uuid
 import warnings
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,8 @@ __all__ = ["DaskCluster", "connect", "run_on_dask"]
 PATIENCE = 10
 # Above this size (bytes) the context goes to each worker once, not with each job.
 LARGE = 100_000
+# Host and port; a cluster in this process has neither.
+ADDRESS = r"((tcp|tls|ucx|ws|wss)://)?[^/\s]+:\d+/?|inproc://\S+"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +47,12 @@ class DaskCluster:
     def __post_init__(self) -> None:
         if (self.address is None) == (self.scheduler_file is None):
             msg = "--dask: give either --dask ADDRESS or --dask-scheduler-file FILE."
+            raise InputError(msg)
+        if self.address is not None and not re.fullmatch(ADDRESS, self.address):
+            msg = (
+                f"--dask {self.address}: no address of a scheduler; expected a host and a port, "
+                "such as tcp://10.0.0.1:8786."
+            )
             raise InputError(msg)
 
 

@@ -184,7 +184,9 @@ def sweep_text(summary: SweepSummary) -> str:
     """Return what the end of a sweep prints."""
     settings, table = summary.settings, summary.table
     lines = []
-    if len(settings):
+    if not len(settings):
+        lines.append("No fit succeeded, so there is nothing to compare.")
+    else:
         width = max(len("space_time_gaussian"), *(len(name) for name in settings["setting"]))
         head = f"{'validation MSE [95 % interval]':>34}{'test MSE [95 % interval]':>34}"
         lines.append(f"{'setting':{width}}{'seeds':>7}{head}")

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from neuro_pe import __version__
-from neuro_pe.derivatives import write_json
+from neuro_pe.derivatives import NOT_WRITABLE, write_json
+from neuro_pe.errors import InputError
 from neuro_pe.timeseries import Cohort, RegionTimeSeries
 
 __all__ = ["Keep", "cached_cohort"]
@@ -53,8 +54,19 @@ def cached_cohort(
     -------
     Cohort
         With read-only values.
+
+    Raises
+    ------
+    InputError
+        If the folder is none, or cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno not in NOT_WRITABLE:
+            raise
+        msg = f"--cache-dir {folder}: {error.strerror}; expected a folder that can be written."
+        raise InputError(msg) from None
     source = {"neuro_pe": __version__, "format": FORMAT_VERSION, **source}
     source = json.loads(json.dumps(source))  # as it reads from the index
     index_file = folder / f"cohort-{_checksum(asked)}.json"

@@ -1,5 +1,6 @@
 """Writing a BIDS derivative: tables, JSON and the dataset description, never half-written."""
 
+import errno
 import json
 import os
 import tempfile
@@ -14,6 +15,7 @@ from neuro_pe import __version__
 from neuro_pe.errors import InputError
 
 __all__ = [
+    "NOT_WRITABLE",
     "atomic_path",
     "check_output_dir",
     "read_table",
@@ -23,6 +25,8 @@ __all__ = [
 ]
 
 BIDS_VERSION = "1.10.0"
+# What a system says of a place that is not the user's to write, or no folder.
+NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR)
 
 
 @contextmanager

@@ -73,8 +73,8 @@ def split_cohort(
     groups = None
     if group_column is not None:
         table = cohort.participants
-        columns = [] if table is None else list(table.columns)
-        if table is None or group_column not in columns:
+        columns = [] if table is None else ["participant_id", *table.columns]
+        if table is None or group_column not in columns[1:]:
             msg = (
                 f"--group-column: no column {group_column!r} in participants.tsv; "
                 f"found {', '.join(columns) or 'no table'}."

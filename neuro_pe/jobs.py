@@ -4,13 +4,15 @@ Nothing here knows what a job is about. The table is written by the process that
 by no other, anew after each job, so that a kill at any moment leaves every finished row.
 """
 
+import errno
 import os
 import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +21,14 @@ import pandas as pd
 from neuro_pe._job_dask import DaskCluster, connect, run_on_dask
 from neuro_pe._job_lock import LOCK, folder_lock
 from neuro_pe._job_pool import n_cores, run_in_processes
+from neuro_pe._job_table import MISSING, TABLE, Table
 from neuro_pe._job_worker import Job, Outcome, Work
-from neuro_pe.derivatives import write_table
+from neuro_pe.derivatives import NOT_WRITABLE, check_output_dir
 from neuro_pe.errors import InputError
 
 __all__ = ["TABLE", "DaskCluster", "Job", "JobProgress", "read_jobs", "run_jobs"]
 
-TABLE = "sweep.tsv"
 JOB_LOCKS = ".sweep_locks"
-DONE, FAILED = "done", "failed"
-MISSING = "n/a"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,12 +106,15 @@ def run_jobs(
     >>> jobs = [Job(name=f"seed-{seed}", arguments={"seed": seed}) for seed in range(15)]
     >>> table = run_jobs(jobs, work, output_dir="results")  # doctest: +SKIP
     """
-    _check(jobs, work, n_workers)
-    with _output_folder(Path(output_dir)) as (folder, lock):
-        table = _Table.read(folder)
+    _check(jobs, work, n_workers, dask)
+    folder = Path(output_dir)
+    with _output_folder(folder) as lock:
+        table = Table.read(folder)
         table.check(jobs)
         missing = [job for job in jobs if not table.has(job) or (is_there and not is_there(job))]
-        if missing:
+        if lock is None:
+            _refuse_or_warn(folder, is_mistake=bool(missing))
+        elif missing:
             with _runner(missing, work, prepare, n_workers, dask, folder, lock) as runner:
                 _collect(runner, table, jobs, progress)
             shutil.rmtree(folder / JOB_LOCKS, ignore_errors=True)
@@ -142,7 +145,7 @@ def _runner(
 
 def _collect(
     runner: Iterator[tuple[Outcome | None, int]],
-    table: "_Table",
+    table: Table,
     jobs: Sequence[Job],
     progress: Callable[[JobProgress], None] | None,
 ) -> None:
@@ -198,7 +201,7 @@ def read_jobs(
     InputError
         If there is no table, or it is damaged.
     """
-    table = _Table.read(Path(output_dir), must_exist=True)
+    table = Table.read(Path(output_dir), must_exist=True)
     rows = (
         table.rows
         if names is None
@@ -217,91 +220,12 @@ def read_jobs(
     return frame
 
 
-class _Table:
-    """The rows of ``sweep.tsv``, as the text that stands in it: a row never changes by reading."""
-
-    def __init__(self, file: Path, rows: dict[str, dict[str, str]], columns: list[str]) -> None:
-        self.file = file
-        self.rows = rows
-        self.columns = columns
-
-    @classmethod
-    def read(cls, folder: Path, *, must_exist: bool = False) -> "_Table":
-        file = folder / TABLE
-        first = ["name", "status", "error"]
-        try:
-            frame = pd.read_csv(file, sep="\t", dtype=str, keep_default_na=False)
-        except FileNotFoundError:
-            if must_exist:
-                msg = f"{folder}: no {TABLE}; expected a folder that `neuro-pe sweep` wrote."
-                raise InputError(msg) from None
-            return cls(file, {}, first)
-        except ValueError:
-            frame = pd.DataFrame()
-        if list(frame.columns[:3]) != first or frame["name"].duplicated().any():
-            msg = (
-                f"{file}: damaged; expected the table that `neuro-pe sweep` wrote. Delete it; the "
-                "same command finds the finished fits."
-            )
-            raise InputError(msg)
-        columns = [str(column) for column in frame.columns]
-        rows = [dict(zip(columns, row, strict=True)) for row in frame.itertuples(index=False)]
-        return cls(file, {row["name"]: row for row in rows}, columns)
-
-    def has(self, job: Job) -> bool:
-        return self.rows.get(job.name, {}).get("status") == DONE
-
-    def check(self, jobs: Sequence[Job]) -> None:
-        """Refuse jobs of a name that was done with other arguments."""
-        for job in filter(self.has, jobs):
-            for name, value in job.arguments.items():
-                found, wanted = self.rows[job.name].get(name, MISSING), _text(value)
-                if not _is_same(found, wanted):
-                    msg = (
-                        f"{self.file}: {job.name} was done with {name} {found}, now {wanted}; "
-                        "choose another --output-dir."
-                    )
-                    raise InputError(msg)
-
-    def add(self, outcome: Outcome, jobs: Sequence[Job]) -> None:
-        """Write the row of a job that has ended, rows in the order of `jobs`."""
-        job, results = outcome.job, outcome.results or {}
-        row = {
-            "name": job.name,
-            "status": FAILED if outcome.error else DONE,
-            "error": outcome.error,
-        }
-        row |= {**job.arguments, **results}
-        self.rows[job.name] = {name: _text(value) for name, value in row.items()}
-        # Arguments stand before results, whichever job brought a column first.
-        known = dict.fromkeys([*self.columns[:3], *job.arguments, *self.columns, *results])
-        self.columns = list(known)
-        order = dict.fromkeys([*(job.name for job in jobs if job.name in self.rows), *self.rows])
-        frame = pd.DataFrame([self.rows[name] for name in order], columns=self.columns)
-        self.rows = {name: self.rows[name] for name in order}
-        write_table(frame, self.file)
-
-
-def _text(value: Any) -> str:
-    """Spell a value as in the table."""
-    if value is None or value == "" or (isinstance(value, float) and value != value):
-        return MISSING
-    if isinstance(value, float):
-        return f"{value:.7g}"
-    return " ".join(str(value).split())
-
-
-def _is_same(found: str, wanted: str) -> bool:
-    """Compare cells; a spreadsheet may have written 1 as 1.0."""
-    try:
-        return found == wanted or float(found) == float(wanted)
-    except ValueError:
-        return False
-
-
-def _check(jobs: Sequence[Job], work: Work, n_workers: int | None) -> None:
-    if n_workers is not None and n_workers < 1:
+def _check(jobs: Sequence[Job], work: Work, n_workers: Any, dask: Any) -> None:
+    if n_workers is not None and (not isinstance(n_workers, Integral) or n_workers < 1):
         msg = f"--workers: found {n_workers}; expected a whole number of 1 or more."
+        raise InputError(msg)
+    if dask is not None and not isinstance(dask, DaskCluster):
+        msg = f"dask: found {dask!r}; expected DaskCluster(address=...) or (scheduler_file=...)."
         raise InputError(msg)
     if work.__module__ == "__main__":
         msg = (
@@ -320,19 +244,48 @@ def _check(jobs: Sequence[Job], work: Work, n_workers: int | None) -> None:
 
 
 @contextmanager
-def _output_folder(folder: Path) -> Iterator[tuple[Path, int]]:
-    """Make and lock the folder; leave no trace if nothing came of it."""
-    if folder.exists() and not folder.is_dir():
-        msg = f"--output-dir {folder}: found a file; expected a folder."
-        raise InputError(msg)
-    is_new = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    with folder_lock(folder) as lock:
-        for leftover in folder.glob(f".{TABLE}.*"):  # of a write that was killed
-            leftover.unlink()
-        try:
-            yield folder, lock
-        finally:
-            if is_new and {file.name for file in folder.iterdir()} == {LOCK}:
-                (folder / LOCK).unlink()
-                folder.rmdir()
+def _output_folder(folder: Path) -> Iterator[int | None]:
+    """Make and lock the folder, and leave no trace if nothing came of it.
+
+    The lock is None for a table in a folder that cannot be written.
+    """
+    made: list[Path] = []
+    before: set[str] | None = None
+    try:
+        with ExitStack() as stack:
+            try:
+                check_output_dir(folder)
+                made = [place for place in (folder, *folder.parents) if not place.exists()]
+                folder.mkdir(parents=True, exist_ok=True)
+                before = set(os.listdir(folder))
+                if not os.access(folder, os.W_OK):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+                lock = stack.enter_context(folder_lock(folder))
+                for leftover in folder.glob(f".{TABLE}.*"):  # of a write that was killed
+                    leftover.unlink()
+            except OSError as error:
+                if error.errno not in NOT_WRITABLE:
+                    raise
+                if not os.path.exists(folder / TABLE):
+                    raise _not_writable(folder, f" ({error.strerror})") from None
+                lock = None
+            yield lock
+    finally:
+        if before is not None and LOCK not in before and {*os.listdir(folder)} == {*before, LOCK}:
+            (folder / LOCK).unlink()
+        for place in made:
+            if not place.is_dir() or os.listdir(place):
+                break
+            place.rmdir()
+
+
+def _not_writable(folder: Path, why: str) -> InputError:
+    return InputError(f"--output-dir {folder}: cannot be written{why}; choose another folder.")
+
+
+def _refuse_or_warn(folder: Path, *, is_mistake: bool) -> None:
+    """Say that a folder cannot be written: a mistake only if there is something to do."""
+    if is_mistake:
+        raise _not_writable(folder, ", but fits are missing")
+    msg = f"--output-dir {folder}: cannot be written; the table that stands there is shown."
+    warnings.warn(msg, stacklevel=3)

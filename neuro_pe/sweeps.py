@@ -2,31 +2,32 @@
 
 import importlib
 import itertools
-import json
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from neuro_pe._job_table import TABLE, damaged
+from neuro_pe._sweep_source import Source
 from neuro_pe._sweep_summary import SweepSummary, summarize_sweep, sweep_text
-from neuro_pe.derivatives import atomic_path, check_output_dir, write_json, write_table
+from neuro_pe.derivatives import atomic_path, check_output_dir, write_table
 from neuro_pe.errors import InputError
-from neuro_pe.jobs import DaskCluster, Job, JobProgress, run_jobs
-from neuro_pe.settings import WITH_SIGMA, FitSettings
+from neuro_pe.jobs import DaskCluster, Job, JobProgress, read_jobs, run_jobs
+from neuro_pe.settings import WITH_SIGMA, FitSettings, kind_of
 from neuro_pe.timeseries import Cohort
 
 __all__ = ["SweepSummary", "fit_name", "grid_settings", "sweep", "sweep_text"]
 
-DESCRIPTION = "sweep.json"
 SUMMARY = "sweep_settings.tsv"
 FIGURE = Path("figures") / "sweep_sigma.png"
 BASELINES = "baselines"
-CACHE = "cache"
 NAMED = ("encoding", "sigma", "mask_ratio", "seed")  # stand in every name
+ERRORS = ("validation_mse", "test_mse")
+NUMBERS = ("best_epoch", "core_seconds", *ERRORS, "n_validation", "n_test")
 
 
 def grid_settings(
@@ -176,21 +177,14 @@ def sweep(
     >>> result = npe.sweep("derivatives/xcp_d", output_dir="results", n_seeds=15,
     ...                    grid={"sigma": [0.1, 0.2, 1.0]})  # doctest: +SKIP
     """
-    if n_seeds < 1:
-        msg = f"--seeds: found {n_seeds}; expected a whole number of 1 or more."
+    fits = _fits(grid, settings, n_seeds)
+    if not isinstance(data, (Cohort, str, os.PathLike)):
+        kind = type(data).__name__
+        msg = f"data: found {kind}; expected a Cohort or the folder of a BIDS derivative."
         raise InputError(msg)
-    if settings is not None and grid is not None:
-        msg = "grid: found settings too; expected one of grid and settings."
-        raise InputError(msg)
-    wanted = grid_settings(grid or {}) if settings is None else settings
-    fits = dict.fromkeys(
-        replace(_without_idle_sigma(each), seed=each.seed + number)
-        for each in wanted
-        for number in range(n_seeds)
-    )
     jobs = [Job(name=fit_name(each), arguments=asdict(each)) for each in fits]
     folder = Path(output_dir).resolve()
-    source = _Source(
+    source = Source(
         output_dir=os.fspath(folder),
         cohort=data if isinstance(data, Cohort) else None,
         bids_dir=None if isinstance(data, Cohort) else os.fspath(Path(data).resolve()),
@@ -201,7 +195,8 @@ def sweep(
             "group_column": group_column,
         },
     )
-    if source.differs():
+    _check_folder(folder)
+    if differs := source.differs():
         source.check()
     before = _modified(folder)
     table = run_jobs(
@@ -215,8 +210,67 @@ def sweep(
         progress=progress,
     )
     summary = summarize_sweep(table)
-    _write(summary, folder, anew=_modified(folder) != before)
+    if os.access(folder, os.W_OK):  # else it has been said
+        if differs and not source.is_described():
+            source.describe()
+        _write(summary, folder, anew=_modified(folder) != before)
     return summary
+
+
+def _fits(grid: Any, settings: Any, n_seeds: Any) -> list[FitSettings]:
+    """Return every setting with every seed, each once."""
+    if not isinstance(n_seeds, Integral) or n_seeds < 1:
+        msg = f"--seeds: found {n_seeds}; expected a whole number of 1 or more."
+        raise InputError(msg)
+    if settings is not None and grid is not None:
+        msg = "grid: found settings too; expected one of grid and settings."
+        raise InputError(msg)
+    if settings is None:
+        if not isinstance(grid, Mapping | None):
+            kind = type(grid).__name__
+            msg = f"grid: found {kind}; expected lists by option, as {{'sigma': [0.1, 1]}}."
+            raise InputError(msg)
+        settings = grid_settings(grid or {})
+    listed = settings if isinstance(settings, Sequence) else [settings]
+    wrong = [type(each).__name__ for each in listed if not isinstance(each, FitSettings)]
+    if wrong or not listed:
+        found = wrong[0] if wrong else "an empty list"
+        msg = f"settings: found {found}; expected FitSettings, one at least."
+        raise InputError(msg)
+    return list(
+        dict.fromkeys(
+            replace(_without_idle_sigma(each), seed=each.seed + number)
+            for each in listed
+            for number in range(n_seeds)
+        )
+    )
+
+
+def _check_folder(folder: Path) -> None:
+    """Refuse a folder of another program, and a table that lost columns or holds no numbers."""
+    try:
+        check_output_dir(folder)
+        table = read_jobs(folder) if (folder / TABLE).exists() else None
+    except PermissionError:  # said where the folder is locked
+        return
+    if table is None:
+        return
+    numbers = [option.name for option in fields(FitSettings) if kind_of(option) is not str]
+    needed = [option.name for option in fields(FitSettings)]
+    if (table["status"] == "done").any():
+        needed += ERRORS
+    for column in needed:
+        if column not in table:
+            raise damaged(folder / TABLE, f"its column {column} is missing")
+    for column in map(str, table.columns):
+        if column not in (*numbers, *NUMBERS) and not column.startswith(
+            tuple(f"{name}_" for name in ERRORS)
+        ):
+            continue
+        bad = table[pd.to_numeric(table[column], errors="coerce").isna() & table[column].notna()]
+        if len(bad):
+            what = f"{column} of {bad['name'].iloc[0]} is {bad[column].iloc[0]!r}"
+            raise damaged(folder / TABLE, what)
 
 
 def _modified(folder: Path) -> float | None:
@@ -235,93 +289,7 @@ def _write(summary: SweepSummary, folder: Path, *, anew: bool) -> None:
         plot_sigma_curve(summary).savefig(temporary, dpi=150)
 
 
-@dataclass(kw_only=True)
-class _Source:
-    """Where the data are, and how their subjects are split: the same for all fits of a folder."""
-
-    output_dir: str
-    cohort: Cohort | None
-    bids_dir: str | None
-    filters: dict[str, Any]
-    split: dict[str, Any]
-    modules: Sequence[str] = ()  # that register encodings of the user's own
-
-    def load(self) -> Cohort:
-        """Return the runs, read once a process."""
-        if self.cohort is None:
-            from neuro_pe.bids import load_bids
-
-            assert self.bids_dir is not None
-            # One copy of the values for all processes, and none of it in their memory.
-            cache = Path(self.output_dir) / CACHE
-            self.cohort = load_bids(self.bids_dir, cache_dir=cache, **self.filters)
-        return self.cohort
-
-    def differs(self) -> bool:
-        """Whether the folder holds a sweep that was asked for with other words."""
-        file = Path(self.output_dir) / DESCRIPTION
-        return file.exists() and (
-            self.bids_dir is None or self._description(file).get("asked") != self._asked()
-        )
-
-    def check(self) -> None:
-        """Refuse a folder that holds a sweep of other data."""
-        from neuro_pe.fitting import describe_data
-
-        file = Path(self.output_dir) / DESCRIPTION
-        if not file.exists():
-            return
-        old = self._description(file)
-        new = {"data": describe_data(self.load())["fingerprint"], "split": self._asked()["split"]}
-        for name, what in (("data", "data"), ("split", "requests for its splits")):
-            found = old[name]["fingerprint"] if name == "data" else old["asked"]["split"]
-            if found != new[name]:
-                msg = (
-                    f"--output-dir {self.output_dir}: holds a sweep of other {what}; choose "
-                    "another folder, or delete it."
-                )
-                raise InputError(msg)
-
-    def prepare(self, window: int) -> "_Source":
-        """Find mistakes before the first fit; return what workers get."""
-        from neuro_pe.encodings import registered_modules
-        from neuro_pe.experiment import split_cohort
-        from neuro_pe.fitting import describe_data
-        from neuro_pe.windows import long_enough
-
-        check_output_dir(Path(self.output_dir))
-        self.check()
-        try:
-            cohort = self.load()
-            split_cohort(long_enough(cohort, window=window), **self.split)
-        except InputError:
-            if not (Path(self.output_dir) / DESCRIPTION).exists():
-                shutil.rmtree(Path(self.output_dir) / CACHE, ignore_errors=True)
-            raise
-        content = {"format_version": 1, "asked": self._asked(), "data": describe_data(cohort)}
-        write_json(content, Path(self.output_dir) / DESCRIPTION)
-        return replace(
-            self,
-            cohort=cohort if self.bids_dir is None else None,
-            modules=registered_modules(),
-        )
-
-    def _asked(self) -> dict[str, Any]:
-        asked = {"bids_dir": self.bids_dir, "filters": self.filters, "split": self.split}
-        return json.loads(json.dumps(asked, default=str))
-
-    @staticmethod
-    def _description(file: Path) -> dict[str, Any]:
-        try:
-            content = json.loads(file.read_text(encoding="utf-8"))
-            content["asked"]["split"], content["data"]["fingerprint"]
-        except (ValueError, KeyError, TypeError):
-            msg = f"{file}: damaged; expected what `neuro-pe sweep` wrote. Delete it."
-            raise InputError(msg) from None
-        return content
-
-
-def fit_job(job: Job, source: _Source) -> dict[str, Any]:
+def fit_job(job: Job, source: Source) -> dict[str, Any]:
     """Do one fit of a sweep and return its row of the table."""
     import warnings
 

@@ -99,6 +99,13 @@ def test_a_damaged_cache_is_made_anew(folder, tmp_path, damage):
     assert not load(folder, cache)[1]
 
 
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_a_place_that_is_no_folder(folder, tmp_path, place):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=f"--cache-dir {tmp_path / place}: .*; expected a folder"):
+        load(folder, tmp_path / place)
+
+
 def test_other_questions_have_other_caches(folder, tmp_path):
     whole, _ = load(folder, tmp_path)
     part, _ = load(folder, tmp_path, subjects=["01", "03"])

@@ -62,7 +62,8 @@ class TestSuccess:
         for words in ("learn, sigma 0.1", "nope", "space_time_gaussian", "F-test", "Lowest"):
             assert words in out
         # No bar, but a line a fit.
-        lines = messages(err)
+        start, *lines = messages(err)
+        assert start == "6 fits: 0 done, 6 to do, 2 at a time."
         assert [line.split()[0] for line in lines] == [f"[{n}/6]" for n in range(1, 7)]
         assert all(line.endswith(" done") for line in lines)
         assert swept(*lists) == (0, out, "")
@@ -90,6 +91,11 @@ class TestSuccess:
         assert len(failed) == 1
         assert "'3d-fixed' needs MNI coordinates" in failed[0]
         assert "learn, sigma 0.1" in out
+
+    def test_no_fit_succeeds(self, swept):
+        code, out, _ = swept("--encoding", "3d-fixed")
+        assert code == 1
+        assert out.startswith("No fit succeeded, so there is nothing to compare.\n\nThe table is ")
 
     def test_a_thousand_done_fits_load_nothing_heavy(self, arguments, tmp_path, small_options):
         output = tmp_path / "out"
@@ -131,7 +137,12 @@ class TestMistakes:
         ("options", "words"),
         [
             (["--sigma", "0.1,abc"], "--sigma: found 'abc'; expected a number over 0."),
-            (["--sigma", "0.1,,1"], "--sigma: found ''; expected a number over 0."),
+            (["--sigma", "0.1,,1"], "--sigma: found '0.1,,1', where a value is missing"),
+            (["--sigma", ""], "--sigma: found '', where a value is missing"),
+            (["--seed", "-1"], "--seed: found '-1'; expected a whole number of 0 or more."),
+            (["--cache-dir", "c"], "--cache-dir c: a sweep keeps the values in OUTPUT_DIR/cache"),
+            (["--dask", "nonsense"], "--dask nonsense: no address of a scheduler"),
+            (["--group-column", "nocol"], "found participant_id, family."),
             (["--sigma", "nan"], "--sigma: found 'nan'"),
             (["--encoding", "learn,lern"], "--encoding: found 'lern'; expected one of learn, "),
             (["--layers", "1.5"], "--layers: found '1.5'; expected a whole number"),
@@ -139,7 +150,8 @@ class TestMistakes:
             (["--heads", "3"], "--heads: found 3, which does not divide the width 16"),
             (["--seeds", "0"], "--seeds: found 0"),
             (["--workers", "0"], "--workers: found 0"),
-            (["--settings", "/nowhere.tsv"], "/nowhere.tsv: No such file"),
+            (["--settings", "/nowhere.tsv"], "--settings /nowhere.tsv: No such file"),
+            (["--settings", "/"], "--settings /: Is a directory; expected a tab-separated"),
             (["--dask", "tcp://x", "--dask-scheduler-file", "y"], "--dask: give either"),
             (["--dask-scheduler-file", "/nowhere.json"], "/nowhere.json: no such file"),
             (["--test-subjects", "sub-99"], "no data of subject '99'"),
@@ -158,7 +170,11 @@ class TestMistakes:
     @pytest.mark.parametrize(
         ("text", "words"),
         [
-            ("sgma\n1\n", "column 'sgma': no option of a fit"),
+            ("sgma\n1\n", "column 'sgma': no option of a fit; do you mean sigma?"),
+            ("colour\n1\n", "column 'colour': no option of a fit; expected some of encoding, "),
+            ("sigma,lr\n1,2\n", "expected one option a column, and tabs between columns."),
+            ("mask_ratio_min\n0.4\n0.7\n", "line 3: mask_ratio_min: found 0.7; expected a share"),
+            ("sigma\n1\n".encode("utf-16"), "no text in UTF-8; save it as tab-separated text"),
             ("sigma\tsigma\n1\t2\n", "column 'sigma': twice"),
             ("sigma\n-1\n", "line 2: sigma: found '-1'; expected a number over 0"),
             ("sigma\tlr\n1\n", "line 2 has 1 cells where its header has 2"),
@@ -168,10 +184,21 @@ class TestMistakes:
         ],
     )
     def test_file_of_settings(self, swept, tmp_path, text, words):
-        (tmp_path / "settings.tsv").write_text(text)
+        (tmp_path / "settings.tsv").write_bytes(text if isinstance(text, bytes) else text.encode())
         code, _, err = swept("--settings", tmp_path / "settings.tsv")
         assert code == 2
-        assert words in err
+        [line] = messages(err)
+        assert words in line
+        assert f"--settings {tmp_path / 'settings.tsv'}: " in line
+
+    def test_the_data_themselves_are_no_output(self, call, make_derivative):
+        bids = make_derivative()
+        (bids / "dataset_description.json").write_text('{"GeneratedBy": [{"Name": "XCP-D"}]}')
+        before = sorted(bids.rglob("*"))
+        code, _, err = call("sweep", "--bids-dir", bids, "--output-dir", bids)
+        assert code == 2
+        assert "it is the data set of XCP-D" in err
+        assert sorted(bids.rglob("*")) == before
 
     def test_values_are_checked_as_those_of_a_fit(self):
         assert parse_values("sigma", ["0.1", " 1"]) == [0.1, 1.0]

@@ -38,7 +38,7 @@ ROOMS = (
     ("derivatives",),
     ("cache",),
     ("bids", "_bids_files", "_bids_select", "_bids_values"),
-    ("jobs", "_job_dask", "_job_lock", "_job_pool", "_job_worker"),
+    ("jobs", "_job_dask", "_job_lock", "_job_pool", "_job_table", "_job_worker"),
     ("windows",),
     ("masking",),
     ("baselines",),
@@ -56,7 +56,7 @@ ROOMS = (
     ("imputed_derivative",),
     ("comparison",),
     ("plotting",),
-    ("sweeps", "_sweep_figure", "_sweep_summary"),
+    ("sweeps", "_sweep_figure", "_sweep_source", "_sweep_summary"),
     ("report", "_report_errors", "_report_page", "_fit_groups"),
     ("cli",),
 )

@@ -76,8 +76,11 @@ class TestSplit:
     def test_group_column_that_is_missing(self, make_cohort):
         with pytest.raises(InputError, match=r"--group-column: no column 'site'.*found no table"):
             split_cohort(make_cohort(), group_column="site")
-        with pytest.raises(InputError, match=r"no column 'site'.*found family"):
+        with pytest.raises(InputError, match=r"no column 'site'.*found participant_id, family"):
             split_cohort(make_cohort(family=list("aabbcc")), group_column="site")
+        bare = replace(make_cohort(), participants=make_cohort(x=range(6)).participants[[]])
+        with pytest.raises(InputError, match=r"no column 'site'.*found participant_id\."):
+            split_cohort(bare, group_column="site")
 
     @pytest.mark.parametrize("gap", [None, np.nan, " "])
     def test_group_of_a_subject_that_is_missing(self, make_cohort, gap):

@@ -182,6 +182,13 @@ class TestEngine:
         with pytest.raises(InputError, match=r"x-0 was done with seconds 0, now 0\.1"):
             run(numbers(2, seconds=0.1))
 
+    def test_an_argument_that_is_no_number(self, run, tmp_path):
+        run(numbers(2))
+        file = tmp_path / "out" / "sweep.tsv"
+        file.write_text(file.read_text().replace("x-1\tdone\tn/a\t1\t", "x-1\tdone\tn/a\t1?\t"))
+        with pytest.raises(InputError, match=r"damaged \(x of x-1 is '1\?'\).* finds the finished"):
+            run(numbers(2))
+
     def test_damaged_table(self, run, tmp_path):
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "sweep.tsv").write_text("a\tb\n1\t2\n")
@@ -192,9 +199,53 @@ class TestEngine:
         def prepare():
             raise InputError("no data.")
 
+        for place in ("out", "deep/er/out"):
+            with pytest.raises(InputError, match="no data"):
+                run_jobs(numbers(2), work, output_dir=tmp_path / place, prepare=prepare)
+        assert {path.name for path in tmp_path.iterdir()} == {"trace"}
+        (tmp_path / "out").mkdir()
         with pytest.raises(InputError, match="no data"):
             run(numbers(2), prepare=prepare)
+        assert list((tmp_path / "out").iterdir()) == []
+
+    def test_folder_of_another_program_stays_as_it_was(self, run, tmp_path):
+        (tmp_path / "out").mkdir()
+        (tmp_path / "out" / "dataset_description.json").write_text("{}")
+        with pytest.raises(InputError, match="data set of someone else"):
+            run(numbers(2))
+        assert [file.name for file in (tmp_path / "out").iterdir()] == ["dataset_description.json"]
+
+    def test_folder_below_a_file(self, tmp_path):
+        (tmp_path / "file").touch()
+        with pytest.raises(InputError, match=r"--output-dir .*file/out: cannot be .*; choose"):
+            run_jobs(numbers(1), work, output_dir=tmp_path / "file" / "out")
+
+    def test_folder_that_cannot_be_written(self, run, tmp_path, monkeypatch):
+        monkeypatch.setattr("neuro_pe.jobs.os.access", lambda place, _: "out" not in str(place))
+        with pytest.raises(InputError, match=r"--output-dir .*out: cannot be .*; choose another"):
+            run(numbers(2))
         assert not (tmp_path / "out").exists()
+
+    def test_finished_in_a_folder_that_cannot_be_written(self, run, tmp_path, monkeypatch):
+        first = run(numbers(2))
+        (tmp_path / "out" / ".sweep.lock").unlink()
+        monkeypatch.setattr("neuro_pe.jobs.os.access", lambda place, _: "out" not in str(place))
+        with pytest.warns(UserWarning, match="cannot be written; the table that stands there"):
+            pd.testing.assert_frame_equal(run(numbers(2)), first)
+        with pytest.raises(InputError, match="cannot be written, but fits are missing; choose"):
+            run(numbers(3))
+        assert [file.name for file in (tmp_path / "out").iterdir()] == ["sweep.tsv"]
+
+    @pytest.mark.parametrize(
+        ("more", "words"),
+        [
+            ({"dask": "tcp://localhost:1"}, "dask: found 'tcp://localhost:1'; expected DaskCl"),
+            ({"n_workers": 1.5}, "--workers: found 1.5; expected a whole number"),
+        ],
+    )
+    def test_values_of_a_wrong_kind(self, run, more, words):
+        with pytest.raises(InputError, match=words):
+            run(numbers(1), **more)
 
 
 def start_coordinator(folder):
@@ -346,6 +397,16 @@ class TestDask:
                 dask=DaskCluster(address="tcp://127.0.0.1:9"),
             )
 
+    @pytest.mark.parametrize("address", ["nonsense", "tcp://host", "foo://host:1", "host:port", ""])
+    def test_no_address(self, address):
+        """Dask itself would leave a traceback behind."""
+        with pytest.raises(InputError, match=f"--dask {address}: no address of a scheduler"):
+            DaskCluster(address=address)
+
+    @pytest.mark.parametrize("address", ["10.0.0.1:8786", "tls://h:1", "inproc://10.0.0.1/1/1"])
+    def test_addresses(self, address):
+        assert DaskCluster(address=address).address == address
+
     def test_either_address_or_file(self):
         with pytest.raises(InputError, match="either"):
             DaskCluster()
@@ -477,7 +538,7 @@ class TestSummary:
         table = table_of({0.1: [0.7, 0.8]}).assign(status="failed")
         summary = summarize_sweep(table.drop(columns=["validation_mse", "test_mse"]))
         assert (len(summary.settings), summary.choice, summary.has_curve) == (0, None, False)
-        assert sweep_text(summary) == ""
+        assert sweep_text(summary) == "No fit succeeded, so there is nothing to compare."
 
 
 GRID = {"sigma": [0.1, 1.0], "encoding": ["learn", "nope"]}
@@ -567,10 +628,106 @@ class TestSweep:
 
     def test_other_data_and_other_splits_are_refused(self, swept, make_cohort):
         folder, grid, _ = swept
-        with pytest.raises(InputError, match="holds a sweep of other data"):
+        words = r"holds a sweep of other data \(6 subjects and 6 runs, now 5 subjects and 5 runs\)"
+        with pytest.raises(InputError, match=words + "; choose another --output-dir.$"):
             sweep(make_cohort(n_subjects=5), output_dir=folder, grid=grid)
-        with pytest.raises(InputError, match="other requests for its splits"):
-            sweep(make_cohort(), output_dir=folder, grid=grid, test_subjects=2)
+        with pytest.raises(InputError, match="6 subjects and 6 runs too, of other values"):
+            sweep(make_cohort(n_times=70), output_dir=folder, grid=grid)
+        for name, old in (("test_subjects", "0.2"), ("validation_subjects", "0.15")):
+            words = f"--{name.replace('_', '-')}: found 2, but the fits in .* have {old}; ask for"
+            with pytest.raises(InputError, match=words):
+                sweep(make_cohort(), output_dir=folder, grid=grid, **{name: 2})
+
+    def test_other_data_are_refused_without_a_description(self, swept, make_cohort, tmp_path):
+        folder, grid, first = swept
+        shutil.copytree(folder, tmp_path / "copy")
+        description = tmp_path / "copy" / "sweep.json"
+        before = description.read_text()
+        description.unlink()
+        for each in (grid, {**grid, "sigma": [0.1, 1.0, 2.0]}):  # nothing missing, and a fit
+            with pytest.raises(InputError, match="other data"):
+                sweep(make_cohort(n_times=70), output_dir=tmp_path / "copy", grid=each, n_seeds=2)
+            words = (
+                r"--test-subjects: found 2 \(.., ..\), but the fits in .* have 1 \(..\); ask for"
+            )
+            with pytest.raises(InputError, match=words):
+                sweep(make_cohort(), output_dir=tmp_path / "copy", grid=each, test_subjects=2)
+        assert not description.exists()
+        again = sweep(make_cohort(), output_dir=tmp_path / "copy", grid=grid, n_seeds=2)
+        pd.testing.assert_frame_equal(again.table, first.table)
+        assert description.read_text() == before
+
+    def test_a_refusal_leaves_no_cache(self, swept, small_derivative, tmp_path):
+        folder, grid, _ = swept
+        shutil.copytree(folder, tmp_path / "copy")
+        (tmp_path / "copy" / "cache").mkdir()
+        (tmp_path / "copy" / "cache" / "mine").touch()
+        before = sorted((tmp_path / "copy").rglob("*"))
+        with pytest.raises(InputError, match="found 2"):
+            sweep(small_derivative, output_dir=tmp_path / "copy", grid=grid, test_subjects=2)
+        assert sorted((tmp_path / "copy").rglob("*")) == before
+        (tmp_path / "new" / "cache").mkdir(parents=True)
+        (tmp_path / "new" / "cache" / "mine").touch()
+        with pytest.raises(InputError, match="of subject '99'"):
+            sweep(small_derivative, output_dir=tmp_path / "new", test_subjects=["99"])
+        assert [path.name for path in (tmp_path / "new").rglob("*")] == ["cache", "mine"]
+
+    @pytest.mark.parametrize(
+        ("column", "value", "words"),
+        [
+            ("validation_mse", "abc1", "validation_mse of .* is 'abc1'"),
+            ("core_seconds", "1,5", "core_seconds of .* is '1,5'"),
+            ("test_mse_gaussian", "?", r"test_mse_gaussian of .* is '\?'"),
+            ("width", "wide", "width of .* is 'wide'"),
+            ("validation_mse", None, "its column validation_mse is missing"),
+            ("device", None, "its column device is missing"),
+        ],
+    )
+    def test_damaged_numbers_and_columns(self, swept, make_cohort, tmp_path, column, value, words):
+        folder, grid, first = swept
+        shutil.copytree(folder, tmp_path / "copy")
+        file = tmp_path / "copy" / "sweep.tsv"
+        table = pd.read_csv(file, sep="\t", dtype=str, keep_default_na=False)
+        if value is None:
+            table = table.drop(columns=column)
+        else:
+            table.loc[1, column] = value
+        table.to_csv(file, sep="\t", index=False)
+        with pytest.raises(InputError, match=rf"sweep.tsv: damaged \({words}\);.* Delete it"):
+            sweep(make_cohort(), output_dir=tmp_path / "copy", grid=grid, n_seeds=2)
+        if column == "device":  # the advice is right
+            file.unlink()
+            again = sweep(make_cohort(), output_dir=tmp_path / "copy", grid=grid, n_seeds=2)
+            pd.testing.assert_frame_equal(again.table, first.table)
+
+    @pytest.mark.parametrize(
+        ("more", "words"),
+        [
+            ({"n_seeds": 1.5}, "--seeds: found 1.5; expected a whole number"),
+            ({"settings": [{"sigma": 0.1}]}, "settings: found dict; expected FitSettings"),
+            ({"settings": []}, "settings: found an empty list; expected FitSettings"),
+            ({"grid": ["sigma"]}, "grid: found list; expected lists by option"),
+            ({"data": 7}, "data: found int; expected a Cohort or the folder"),
+            ({"filters": {"tsk": "rest"}}, "filters: found 'tsk'; expected some of atlas, desc"),
+        ],
+    )
+    def test_values_of_a_wrong_kind(self, small_derivative, tmp_path, more, words):
+        with pytest.raises(InputError, match=words):
+            sweep(**{"data": small_derivative, "output_dir": tmp_path / "out", **more})
+        assert not (tmp_path / "out").exists()
+
+    def test_finished_in_a_folder_that_cannot_be_written(
+        self, swept, make_cohort, tmp_path, monkeypatch
+    ):
+        folder, grid, first = swept
+        shutil.copytree(folder, tmp_path / "copy")
+        monkeypatch.setattr("neuro_pe.jobs.os.access", lambda place, _: "copy" not in str(place))
+        before = {file: file.stat().st_mtime_ns for file in (tmp_path / "copy").iterdir()}
+        with pytest.warns(UserWarning, match="cannot be written"):
+            again = sweep(make_cohort(), output_dir=tmp_path / "copy", grid=grid, n_seeds=2)
+        assert sweep_text(again) == sweep_text(first)
+        after = {file: file.stat().st_mtime_ns for file in (tmp_path / "copy").iterdir()}
+        assert after == before
 
     def test_damaged_description(self, swept, make_cohort, tmp_path):
         folder, grid, _ = swept
