@@ -8,6 +8,7 @@ import pandas as pd
 
 from neuro_pe._sweep_summary import OPTIONS, SPLITS, SweepSummary, label_of
 from neuro_pe.plotting import COLOURS, INK
+from neuro_pe.settings import uses_sigma
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,7 +53,7 @@ def plot_sigma_curve(summary: SweepSummary) -> Figure:
         for number, (label, rows) in enumerate(curves.groupby("curve", sort=False)):
             colour = COLOURS[number % len(COLOURS)]
             _draw(ax, rows, split, str(label), colour)
-            if rows["encoding"].iloc[0] in ("learn", "random"):
+            if uses_sigma(rows["encoding"].iloc[0]):
                 fits = done.merge(rows[[name for name in OPTIONS if name != "seed"]])
                 ax.plot(fits["sigma"], fits[f"{split}_mse"], ".", color=colour, ms=4, alpha=0.5)
         for name, style in BASELINE_STYLES.items():
@@ -60,7 +61,7 @@ def plot_sigma_curve(summary: SweepSummary) -> Figure:
             if len(errors) and errors.max() - errors.min() < 1e-6:
                 label = name.replace("_", " ")
                 ax.axhline(errors.iloc[0], ls=style, color=INK, lw=1, label=label)
-        sigmas = sorted(curves.loc[curves["encoding"].isin(["learn", "random"]), "sigma"].unique())
+        sigmas = sorted(curves.loc[curves["encoding"].map(uses_sigma), "sigma"].unique())
         ax.set(xscale="log", xlabel="sigma", ylabel="MSE of hidden regions", title=split)
         ax.set_xticks(sigmas, [f"{sigma:g}" for sigma in sigmas])
         ax.minorticks_off()
@@ -72,7 +73,7 @@ def plot_sigma_curve(summary: SweepSummary) -> Figure:
 def _draw(ax: Axes, rows: pd.DataFrame, split: str, label: str, colour: str) -> None:
     rows = rows.sort_values("sigma")
     means = rows[f"{split}_mse"]
-    if rows["encoding"].iloc[0] in ("learn", "random"):
+    if uses_sigma(rows["encoding"].iloc[0]):
         half = (means - rows[f"{split}_low"]).fillna(0)
         ax.errorbar(rows["sigma"], means, yerr=half, color=colour, capsize=3, label=label)
     else:

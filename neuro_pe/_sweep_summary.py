@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from neuro_pe.settings import FitSettings
+from neuro_pe.settings import FitSettings, uses_sigma
 
 __all__ = ["Choice", "SweepSummary", "label_of", "summarize_sweep", "sweep_text"]
 
@@ -80,7 +80,7 @@ class SweepSummary:
 
 
 def _with_sigma(table: pd.DataFrame) -> pd.Series:
-    return table["encoding"].isin(["learn", "random"])
+    return table["encoding"].map(uses_sigma).astype(bool)
 
 
 def summarize_sweep(table: pd.DataFrame) -> SweepSummary:
@@ -116,7 +116,7 @@ def summarize_sweep(table: pd.DataFrame) -> SweepSummary:
 def label_of(row: Mapping[Any, Any], varied: list[str]) -> str:
     """Name a setting by what differs in the sweep: encoding, sigma where it counts, the rest."""
     words = [str(row["encoding"])]
-    if row["encoding"] in ("learn", "random"):
+    if uses_sigma(str(row["encoding"])):
         words.append(f"sigma {row['sigma']:g}")
     for name in varied:
         if name not in ("encoding", "sigma"):

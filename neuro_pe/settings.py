@@ -9,7 +9,7 @@ from typing import Any
 
 from neuro_pe.errors import InputError
 
-__all__ = ["ENCODINGS", "WITH_SIGMA", "FitSettings", "kind_of", "option_name"]
+__all__ = ["ENCODINGS", "FitSettings", "kind_of", "option_name", "uses_sigma"]
 
 # The encodings of the package; `neuro_pe.encodings.register` adds a user's own.
 ENCODINGS = [
@@ -39,7 +39,8 @@ ENCODINGS = [
     "cope",
     "dape",
 ]
-WITH_SIGMA = ("learn", "random")
+_BUILT_IN = tuple(ENCODINGS)
+_WITH_SIGMA = ("learn", "random")
 # Encodings that are added to tokens, so that a fit leaves their table.
 WITH_VECTORS = (
     "learn",
@@ -237,7 +238,7 @@ class FitSettings:
     def name(self) -> str:
         """Name of the model folder: what was asked, seed last."""
         parts = [f"encoding-{self.encoding}"]
-        if self.encoding in WITH_SIGMA:
+        if uses_sigma(self.encoding):
             parts.append(f"sigma-{self.sigma:g}")
         return "_".join([*parts, f"mask-{self.mask_ratio:g}", f"seed-{self.seed}"])
 
@@ -257,6 +258,11 @@ class FitSettings:
             )
             raise InputError(msg)
         return cls(**values)
+
+
+def uses_sigma(encoding: str) -> bool:
+    """Whether sigma means something to an encoding; a user's own may do what it likes with it."""
+    return encoding in _WITH_SIGMA or encoding not in _BUILT_IN
 
 
 def kind_of(option: Any) -> type:

@@ -17,7 +17,7 @@ from neuro_pe._sweep_summary import SweepSummary, summarize_sweep, sweep_text
 from neuro_pe.derivatives import atomic_path, check_output_dir, write_table
 from neuro_pe.errors import InputError
 from neuro_pe.jobs import DaskCluster, Job, JobProgress, read_jobs, run_jobs
-from neuro_pe.settings import WITH_SIGMA, FitSettings, kind_of
+from neuro_pe.settings import FitSettings, kind_of, uses_sigma
 from neuro_pe.timeseries import Cohort
 
 __all__ = ["SweepSummary", "fit_name", "grid_settings", "sweep", "sweep_text"]
@@ -77,7 +77,7 @@ def grid_settings(
 
 
 def _without_idle_sigma(settings: FitSettings) -> FitSettings:
-    if settings.encoding in WITH_SIGMA:
+    if uses_sigma(settings.encoding):
         return settings
     return replace(settings, sigma=FitSettings.sigma)
 
@@ -96,13 +96,13 @@ def fit_name(settings: FitSettings) -> str:
 
     Examples
     --------
-    >>> from neuro_pe.settings import WITH_SIGMA, FitSettings
+    >>> from neuro_pe.settings import FitSettings
     >>> from neuro_pe.sweeps import fit_name
     >>> fit_name(FitSettings(sigma=0.2, width=64))
     'encoding-learn_sigma-0.2_mask-0.9_width-64_seed-0'
     """
     parts = [f"encoding-{settings.encoding}"]
-    if settings.encoding in WITH_SIGMA:
+    if uses_sigma(settings.encoding):
         parts.append(f"sigma-{_spell(settings.sigma)}")
     parts.append(f"mask-{_spell(settings.mask_ratio)}")
     for option in fields(settings):
