@@ -657,6 +657,7 @@ class TestSweep:
         pd.testing.assert_frame_equal(again.table, first.table)
         assert description.read_text() == before
 
+    @pytest.mark.filterwarnings("ignore:.*no known atlas")
     def test_a_refusal_leaves_no_cache(self, swept, small_derivative, tmp_path):
         folder, grid, _ = swept
         shutil.copytree(folder, tmp_path / "copy")
