@@ -58,6 +58,7 @@ ROOMS = (
     ("plotting",),
     ("sweeps", "_sweep_figure", "_sweep_source", "_sweep_summary"),
     ("report", "_report_errors", "_report_page", "_fit_groups"),
+    ("synthetic",),
     ("cli",),
 )
 RANK = {module: rank for rank, room in enumerate(ROOMS) for module in room}
@@ -83,6 +84,7 @@ MUST_NOT_KNOW = {
     "comparison": {"torch", "pathlib", "os", "matplotlib", "nilearn"},
     "plotting": {"torch", "neuro_pe.training", "neuro_pe.fitting", "neuro_pe.experiment"},
     "report": {"torch", "neuro_pe.training", "neuro_pe.fitting"},
+    "synthetic": {"click", "nibabel", "nilearn", "neuro_pe.atlases", "neuro_pe.bids"},
     "cli": {"numpy", "scipy", "torch"},
 }
 

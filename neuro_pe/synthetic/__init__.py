@@ -1,0 +1,26 @@
+"""Tasks with an exact ground truth, to see what positional encodings learn.
+
+The Latin Square Task: puzzles of a known solution and complexity, whose places form a grid.
+"""
+
+from neuro_pe.synthetic._puzzles_files import load_puzzles, read_puzzles, write_puzzles
+from neuro_pe.synthetic._puzzles_generator import generate_puzzles
+from neuro_pe.synthetic.puzzles import (
+    CONDITIONS,
+    Puzzles,
+    classify,
+    jaccard_dissimilarity,
+    solve,
+)
+
+__all__ = [
+    "CONDITIONS",
+    "Puzzles",
+    "classify",
+    "generate_puzzles",
+    "jaccard_dissimilarity",
+    "load_puzzles",
+    "read_puzzles",
+    "solve",
+    "write_puzzles",
+]
