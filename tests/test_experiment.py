@@ -88,7 +88,7 @@ class TestWhatIsWritten:
         settings = replace(small, epochs=None, window=20)
         resolved = resolve_settings(settings, WindowSource(make_cohort(), window=20))
         # 6 subjects x 4 windows in batches of 8: 3 steps an epoch.
-        assert resolved.epochs == 500
+        assert resolved.epochs == 833
         assert resolved.device != "auto"
 
     def test_metrics_have_every_predictor_on_the_same_values(self, folders):
