@@ -181,6 +181,21 @@ def test_solve_larger_squares(thinned, size):
     assert solve(cells).tolist() == expected
 
 
+@pytest.mark.parametrize(
+    "digits",
+    [
+        "0000004110205002",
+        "0340020500230000",
+        "0050050631250000100040005",
+        "304000030764500302000006612003063105",
+    ],
+)
+def test_solve_where_only_trial_and_error_helps(digits):
+    size = round(len(digits) ** 0.5)
+    puzzle = np.array([int(digit) for digit in digits]).reshape(size, size)
+    assert {int(solve(puzzle[None])[0])} == completions(puzzle)
+
+
 def test_contradiction_has_no_solution():
     puzzle = np.array([[1, 2, 3, 5], [0, 0, 0, 4], [0, 0, 0, 0], [0, 0, 0, 0]])
     assert solve(puzzle[None]).tolist() == [0]
@@ -199,6 +214,22 @@ def test_generated_puzzles_are_what_was_asked_for(size):
         # Targets and symbols are everywhere.
         assert ((puzzles.cells == size + 1).any(axis=0)).all()
         assert set(puzzles.solutions.tolist()) == set(range(1, size + 1))
+
+
+def test_generated_puzzles_use_every_step():
+    def symbols_in_line(complexity, axis):
+        """How many symbols stand in the target's row (axis 1) or column (axis 0)."""
+        cells = generate_puzzles(500, complexity=complexity, seed=2).cells
+        line = (cells == 5).any(axis=1 + axis)
+        return ((cells > 0) & (cells < 5)).sum(axis=1 + axis)[line]
+
+    full_row, full_column = (symbols_in_line(1, axis) == 3 for axis in (1, 0))
+    assert (full_row & ~full_column).any()
+    assert (full_column & ~full_row).any()
+    # Exclusion by three columns or rows, with no line for exclusion by two and the line itself.
+    in_row, in_column = (symbols_in_line(3, axis) for axis in (1, 0))
+    assert ((in_row == 0) & (in_column > 1)).any()
+    assert ((in_row == 1) & (in_column > 1)).any()
 
 
 def test_draws_follow_the_seed():
@@ -316,12 +347,19 @@ def test_written_as_the_authors_do(tmp_path, human):
     lines = (tmp_path / "puzzles.csv").read_text().splitlines()
     assert lines[:2] == [HEADER.strip(), "0,1,Binary,0040405210200030,1"]
     assert lines[-1].split(",")[:3] == ["107", "36", "Quaternary"]
+    write_puzzles(generate_puzzles(1, complexity=4, size=5), tmp_path / "puzzles.csv")
+    assert (tmp_path / "puzzles.csv").read_text().splitlines()[1].startswith("0,,Quinary,")
 
 
 def test_empty_labels_are_deduced(tmp_path):
     file = tmp_path / "puzzles.csv"
     lines = "0,2.0,,1205000000000003,\n1,,Binary,1235000000000000,\n2,,,1205003000000000,3\n"
     file.write_text("\ufeff" + HEADER + lines, encoding="utf-8")
+    assert len(read_puzzles(file)) == 3
+    # A spreadsheet's mark at the beginning; columns in another order, without ID.
+    columns = "solutions,puzzles,condition,LST_num\n"
+    lines = ",1205000000000003,,2.0\n,1235000000000000,Binary,\n3,1205003000000000,,\n"
+    file.write_text("\ufeff" + columns + lines, encoding="utf-8")
     puzzles = read_puzzles(file)
     assert puzzles.solutions.tolist() == [4, 4, 3]
     assert puzzles.complexity.tolist() == [2, 1, 0]
