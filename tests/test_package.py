@@ -18,9 +18,11 @@ import pytest
 
 import neuro_pe
 from neuro_pe.comparison._compare import COLUMNS
+from neuro_pe.encodings import _base
 from neuro_pe.fitting import METRICS
 from neuro_pe.imputed_derivative import COLUMNS as IMPUTATION
 from neuro_pe.reconstruction import NO_REGION_ERRORS
+from neuro_pe.settings import ENCODINGS
 
 CHECKOUT = Path(__file__).parents[1]
 FOLDERS = {
@@ -181,6 +183,17 @@ def test_sizes(module):
             assert lines <= most, f"{module}.{item.name}: {lines} lines without its docstring"
 
 
+@pytest.fixture
+def _own_encodings_forgotten():
+    """Take away what an example registers."""
+    names, builders = list(ENCODINGS), dict(_base._REGISTRY)
+    yield
+    ENCODINGS[:] = names
+    _base._REGISTRY.clear()
+    _base._REGISTRY.update(builders)
+
+
+@pytest.mark.usefixtures("_own_encodings_forgotten")
 @pytest.mark.parametrize("module", SOURCES)
 def test_examples_in_docstrings(module, capsys):
     loaded = importlib.import_module(module)
