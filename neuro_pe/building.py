@@ -1,8 +1,11 @@
 """Networks from settings: untrained, as they start, and trained, from a model folder."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 import torch
+from torch import nn
 
 from neuro_pe.encodings import PositionalEncoding, make_encoding
 from neuro_pe.errors import InputError
@@ -17,6 +20,7 @@ __all__ = [
     "load_network",
     "new_network",
     "relative_weight_change",
+    "weight_change",
 ]
 
 INITIAL = "positional_encoding_initial"  # beside the weights in model.safetensors
@@ -125,26 +129,43 @@ def relative_weight_change(folder: ModelFolder) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a part (``encodings``, ``embed``, ``encoder``, ``decoder``, ``readout``): ``part,
-        start_norm, change`` with the Frobenius norm of the start, and that of learned minus
-        start over that of the start (NaN where a part starts from zeros).
+        See :func:`weight_change`.
 
     Raises
     ------
     InputError
         As :func:`load_network`.
+    """
+    return weight_change(_untrained(folder), load_network(folder).state_dict())
+
+
+def weight_change(start: nn.Module, learned: Mapping[str, torch.Tensor]) -> pd.DataFrame:
+    """Measure how far weights are from their start, part by part.
+
+    Parameters
+    ----------
+    start : Module
+        The network as it started.
+    learned : mapping of str to Tensor
+        Its weights after training, by the same names.
+
+    Returns
+    -------
+    DataFrame
+        A row a part (``encodings``, ``embed``, ``encoder``, ``decoder``, ``readout``): ``part,
+        start_norm, change`` with the Frobenius norm of the start, and that of learned minus
+        start over that of the start (NaN where a part starts from zeros).
 
     References
     ----------
     Chizat et al. (2019), "On lazy training in differentiable programming", NeurIPS.
     """
-    start = _untrained(folder).state_dict()
     squares: dict[str, np.ndarray] = {}
-    for name, parameter in load_network(folder).named_parameters():
+    for name, parameter in start.named_parameters():
         if not parameter.requires_grad or "norm" in name:
             continue
-        first = start[name].double()
-        change = (parameter.detach().double() - first).square().sum().item()
+        first = parameter.detach().double()
+        change = (learned[name].double() - first).square().sum().item()
         added = np.array([first.square().sum().item(), change])
         part = name.split(".")[0]
         squares[part] = squares.get(part, 0) + added

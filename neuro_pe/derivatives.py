@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from neuro_pe import __version__
@@ -19,6 +20,7 @@ __all__ = [
     "atomic_path",
     "check_output_dir",
     "read_table",
+    "write_arrays",
     "write_dataset_description",
     "write_json",
     "write_table",
@@ -99,6 +101,12 @@ def read_table(path: str | os.PathLike[str], *, index: str | None = None) -> pd.
     labels = [column for column in text if column in table.columns]
     table[labels] = table[labels].fillna("n/a")
     return table if index is None else table.set_index(index)
+
+
+def write_arrays(path: str | os.PathLike[str], **arrays: Any) -> None:
+    """Write arrays by name, compressed (``numpy.load`` reads them)."""
+    with atomic_path(path) as temporary:
+        np.savez_compressed(temporary, **arrays)
 
 
 def write_json(content: Mapping[str, Any], path: str | os.PathLike[str]) -> None:

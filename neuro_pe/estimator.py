@@ -68,9 +68,12 @@ class MaskedRegionModel(TrainedModel):
         Stop after this many epochs without a better validation error.
     optimizer : {"muon", "adamw"}
         Of the blocks' weight matrices; all else is trained by AdamW.
-    lr, encoding_lr, muon_lr, weight_decay : float
-        Peak learning rates of AdamW, of the encoding (AdamW too) and of Muon; weight decay of the
-        blocks' matrices.
+    lr, encoding_lr, muon_lr : float
+        Peak learning rates of AdamW, of the encoding (AdamW too) and of Muon.
+    schedule : {"cosine", "constant"}
+        Of the learning rates: warm-up, then half a cosine to zero; or none.
+    weight_decay : float
+        Of the blocks' matrices; 0 turns it off in the first and last layer too.
     batch_size : int
         Windows a training step.
     accumulate : int
@@ -144,6 +147,7 @@ class MaskedRegionModel(TrainedModel):
         lr: float = _DEFAULT.lr,
         encoding_lr: float = _DEFAULT.encoding_lr,
         muon_lr: float = _DEFAULT.muon_lr,
+        schedule: str = _DEFAULT.schedule,
         weight_decay: float = _DEFAULT.weight_decay,
         batch_size: int = _DEFAULT.batch_size,
         accumulate: int = _DEFAULT.accumulate,
@@ -176,6 +180,7 @@ class MaskedRegionModel(TrainedModel):
         self.lr = lr
         self.encoding_lr = encoding_lr
         self.muon_lr = muon_lr
+        self.schedule = schedule
         self.weight_decay = weight_decay
         self.batch_size = batch_size
         self.accumulate = accumulate

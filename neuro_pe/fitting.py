@@ -27,6 +27,7 @@ __all__ = [
     "describe_data",
     "fit_network",
     "history_metrics",
+    "resolve_machine",
     "resolve_settings",
 ]
 
@@ -107,6 +108,18 @@ def resolve_settings(settings: FitSettings, training: WindowSource) -> FitSettin
     """
     steps = -(-len(training.evaluation_windows()) // settings.batch_size)
     epochs = settings.epochs or max(1, round(DEFAULT_STEPS / steps))
+    stride = settings.stride or settings.window
+    return replace(resolve_machine(settings), epochs=epochs, stride=stride)
+
+
+def resolve_machine(settings: FitSettings) -> FitSettings:
+    """Fill in what the machine decides: device and precision.
+
+    Raises
+    ------
+    InputError
+        If the device is not there.
+    """
     device = settings.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -117,8 +130,7 @@ def resolve_settings(settings: FitSettings, training: WindowSource) -> FitSettin
     precision = settings.precision
     if precision == "auto":
         precision = faster_precision(device)
-    stride = settings.stride or settings.window
-    return replace(settings, epochs=epochs, device=device, stride=stride, precision=precision)
+    return replace(settings, device=device, precision=precision)
 
 
 def _warn_of_few_steps(settings: FitSettings, training: WindowSource) -> None:

@@ -19,7 +19,7 @@ import pandas as pd
 from safetensors import SafetensorError
 
 from neuro_pe import __version__
-from neuro_pe.derivatives import atomic_path, read_table, write_json, write_table
+from neuro_pe.derivatives import atomic_path, read_table, write_arrays, write_json, write_table
 from neuro_pe.errors import InputError
 from neuro_pe.settings import WITH_VECTORS, FitSettings
 
@@ -35,8 +35,12 @@ __all__ = [
     "partial_path",
     "read_checkpoint",
     "read_model_folder",
+    "read_settings",
+    "read_tensors",
     "write_checkpoint",
     "write_model_folder",
+    "write_settings",
+    "write_tensors",
 ]
 
 FORMAT_VERSION = 1
@@ -94,7 +98,7 @@ class ModelFolder:
         InputError
             If the file is damaged.
         """
-        return _read_tensors(self.path / WEIGHTS)[0]
+        return read_tensors(self.path / WEIGHTS)[0]
 
 
 def partial_path(path: Path) -> Path:
@@ -142,11 +146,9 @@ def write_model_folder(
         else:
             write_table(table.rename_axis("region"), partial / f"{name}.tsv", index=True)
     if attention is not None:
-        with atomic_path(partial / ATTENTION) as temporary:
-            np.savez_compressed(
-                temporary, attention=attention, regions=np.array(folder.regions["name"], dtype=str)
-            )
-    _write_tensors(weights, {}, partial / WEIGHTS)
+        names = np.array(folder.regions["name"], dtype=str)
+        write_arrays(partial / ATTENTION, attention=attention, regions=names)
+    write_tensors(weights, {}, partial / WEIGHTS)
     write_settings(partial, folder.settings, folder.data)
     os.rename(partial, folder.path)
     # Last, so that a fit stopped here has either its checkpoint or its name.
@@ -338,18 +340,19 @@ def write_checkpoint(
     """
     file = path / CHECKPOINT
     file.parent.mkdir(parents=True, exist_ok=True)
-    _write_tensors(tensors, state, file)
+    write_tensors(tensors, state, file)
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]] | None:
     """Read the checkpoint of a partial folder; None when there is none yet."""
     file = path / CHECKPOINT
-    return _read_tensors(file) if file.is_file() else None
+    return read_tensors(file) if file.is_file() else None
 
 
-def _write_tensors(
+def write_tensors(
     tensors: Mapping[str, torch.Tensor], state: Mapping[str, Any], file: Path
 ) -> None:
+    """Write tensors and, in the header, what JSON can hold."""
     from safetensors.torch import save as save_tensors
 
     # A view that shares its memory with another tensor cannot be saved; a copy can.
@@ -359,7 +362,8 @@ def _write_tensors(
         temporary.write_bytes(content)
 
 
-def _read_tensors(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+def read_tensors(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Read what :func:`write_tensors` wrote; refuse a file that is missing or damaged."""
     from safetensors.torch import load as load_tensors
 
     try:

@@ -63,6 +63,7 @@ DESIGNS = ("cross-attention", "bert")
 NORMS = ("pre", "post")
 MASK_PATTERNS = ("uniform", "network", "hemisphere")
 OPTIMIZERS = ("muon", "adamw")
+SCHEDULES = ("cosine", "constant")
 DEVICES = ("auto", "cpu", "cuda", "mps")
 PRECISIONS = ("auto", "float32", "bfloat16")
 
@@ -185,7 +186,17 @@ class FitSettings:
     lr: float = _option(2e-3, POSITIVE, "Peak learning rate of AdamW.")
     encoding_lr: float = _option(6e-3, POSITIVE, "Peak learning rate of the encoding (AdamW).")
     muon_lr: float = _option(3e-3, POSITIVE, "Peak learning rate of Muon.")
-    weight_decay: float = _option(0.05, NOT_NEGATIVE, "Weight decay of the blocks' matrices.")
+    schedule: str = _option(
+        "cosine",
+        _one_of(SCHEDULES),
+        "Learning rates over the training: warm-up, then half a cosine to zero; or constant.",
+        choices=SCHEDULES,
+    )
+    weight_decay: float = _option(
+        0.05,
+        NOT_NEGATIVE,
+        "Weight decay of the blocks' matrices; 0 turns it off in the first and last layer too.",
+    )
     batch_size: int = _option(32, AT_LEAST_ONE, "Windows a training step.")
     accumulate: int = _option(
         1, AT_LEAST_ONE, "Parts that a batch is computed in, one after the other, to save memory."

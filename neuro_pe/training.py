@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 WARM_UP = 0.1  # share of the training
-ADAMW_DECAY = 0.01  # input and output layers; encodings, norms and biases have none
+ADAMW_DECAY = 0.01  # input and output layers, at most; encodings, norms and biases have none
 SECONDS_BETWEEN_CHECKPOINTS = 5.0
 
 
@@ -166,7 +166,11 @@ def make_optimizers(model: Any, settings: FitSettings) -> list[torch.optim.Optim
             (decayed if parameter.ndim == 2 else plain).append(parameter)
     groups = [
         {"params": plain, "weight_decay": 0.0, "peak": settings.lr},
-        {"params": decayed, "weight_decay": ADAMW_DECAY, "peak": settings.lr},
+        {
+            "params": decayed,
+            "weight_decay": min(ADAMW_DECAY, settings.weight_decay),
+            "peak": settings.lr,
+        },
         {"params": encodings, "weight_decay": 0.0, "peak": settings.encoding_lr},
     ]
     if settings.optimizer == "adamw":
@@ -241,7 +245,9 @@ def _train_epoch(
     total = 0.0
     for step, batch in enumerate(batches):
         # The first step moves too: progress counts the step that is being taken.
-        factor = learning_rate_factor((epoch - 1 + (step + 1) / len(batches)) / epochs)
+        factor = 1.0
+        if settings.schedule == "cosine":
+            factor = learning_rate_factor((epoch - 1 + (step + 1) / len(batches)) / epochs)
         for optimizer in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = group["peak"] * factor

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from neuro_pe.encodings import PositionalEncoding, fused_attention, reset_linear
 
-__all__ = ["Block", "MaskedRegionTransformer", "take_regions"]
+__all__ = ["Block", "EncodedTransformer", "MaskedRegionTransformer", "take_regions"]
 
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -93,7 +93,82 @@ class Block(nn.Module):
         return tokens.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
-class MaskedRegionTransformer(nn.Module):
+class EncodedTransformer(nn.Module):
+    """Blocks over tokens that positional encodings tell apart: what all networks here share.
+
+    A subclass sets ``encodings`` (one at the input, or one for each block) and ``encoder`` (the
+    blocks), as :class:`torch.nn.ModuleList`.
+    """
+
+    encodings: nn.ModuleList
+    encoder: nn.ModuleList
+
+    def reset_parameters(self, generator: torch.Generator) -> None:
+        """Draw every weight from `generator`: the encoding first, so it depends on it alone."""
+        for encoding in self.encodings:
+            cast(PositionalEncoding, encoding).reset_parameters(generator)
+        for name, module in self.named_modules():
+            if isinstance(module, nn.Linear) and not name.startswith("encodings."):
+                reset_linear(module, generator)
+
+    def positional_encoding(self) -> torch.Tensor | None:
+        """Return the vectors that are added to tokens, those of all blocks side by side.
+
+        Returns
+        -------
+        Tensor, shape (region, width) or (region, blocks * width); None if there are none
+        """
+        vectors = [encoding() for encoding in self.encodings]
+        return None if vectors[0] is None else torch.cat(vectors, dim=1)
+
+    def resample(self, generator: torch.Generator) -> None:
+        """Draw what an encoding draws anew in every training step."""
+        for encoding in self.encodings:
+            cast(PositionalEncoding, encoding).resample(generator)
+
+    def block_matrices(self) -> list[nn.Parameter]:
+        """Weight matrices inside the blocks, which Muon may train."""
+        blocks = [module for module in self.modules() if isinstance(module, Block)]
+        return [
+            parameter for block in blocks for parameter in block.parameters() if parameter.ndim == 2
+        ]
+
+    @property
+    def _first(self) -> PositionalEncoding:
+        return cast(PositionalEncoding, self.encodings[0])
+
+    def _add(self, tokens: torch.Tensor, number: int, regions: torch.Tensor) -> torch.Tensor:
+        """Add an encoding to the tokens of regions."""
+        vectors = self.encodings[number]()
+        return tokens if vectors is None else tokens + vectors[regions]
+
+    def _encode(
+        self,
+        tokens: torch.Tensor,
+        regions: torch.Tensor,
+        maps: list[torch.Tensor] | None = None,
+        *,
+        last_only: bool = False,
+    ) -> torch.Tensor:
+        """Add the encodings and run the encoder; leave its attention in `maps` if asked to.
+
+        With `last_only` the last block updates and returns the last token alone.
+        """
+        for number, block in enumerate(self.encoder):
+            if number < len(self.encodings):
+                tokens = self._add(tokens, number, regions)
+            asking, rows = tokens, regions
+            if last_only and number == len(self.encoder) - 1:
+                asking, rows = tokens[:, -1:], regions[:, -1:]
+            if maps is not None:
+                pair = cast(Block, block).query_and_key(asking, tokens)
+                maps.append(self._first.scores(*pair, rows, regions, number).softmax(dim=-1))
+            attend = partial(self._first.attend, rows=rows, columns=regions, block=number)
+            tokens = block(asking, tokens, attend)
+        return tokens
+
+
+class MaskedRegionTransformer(EncodedTransformer):
     """Reconstruct the windows of hidden regions from the visible ones.
 
     Parameters
@@ -146,11 +221,7 @@ class MaskedRegionTransformer(nn.Module):
 
     def reset_parameters(self, generator: torch.Generator) -> None:
         """Draw every weight from `generator`: the encoding first, so it depends on it alone."""
-        for encoding in self.encodings:
-            cast(PositionalEncoding, encoding).reset_parameters(generator)
-        for name, module in self.named_modules():
-            if isinstance(module, nn.Linear) and not name.startswith("encodings."):
-                reset_linear(module, generator)
+        super().reset_parameters(generator)
         with torch.no_grad():
             self.readout.weight.mul_(self.readout_gain)
             self.readout.bias.mul_(self.readout_gain)
@@ -215,51 +286,6 @@ class MaskedRegionTransformer(nn.Module):
         maps: list[torch.Tensor] = []
         self._encode(self.embed(take_regions(windows, visible)), visible, maps)
         return torch.stack(maps)
-
-    def positional_encoding(self) -> torch.Tensor | None:
-        """Return the vectors that are added to tokens, those of all blocks side by side.
-
-        Returns
-        -------
-        Tensor, shape (region, width) or (region, blocks * width); None if there are none
-        """
-        vectors = [encoding() for encoding in self.encodings]
-        return None if vectors[0] is None else torch.cat(vectors, dim=1)
-
-    def resample(self, generator: torch.Generator) -> None:
-        """Draw what an encoding draws anew in every training step."""
-        for encoding in self.encodings:
-            cast(PositionalEncoding, encoding).resample(generator)
-
-    def block_matrices(self) -> list[nn.Parameter]:
-        """Weight matrices inside the blocks, which Muon may train."""
-        blocks = [block for block in (*self.encoder, self.decoder) if block is not None]
-        return [
-            parameter for block in blocks for parameter in block.parameters() if parameter.ndim == 2
-        ]
-
-    @property
-    def _first(self) -> PositionalEncoding:
-        return cast(PositionalEncoding, self.encodings[0])
-
-    def _add(self, tokens: torch.Tensor, number: int, regions: torch.Tensor) -> torch.Tensor:
-        """Add an encoding to the tokens of regions."""
-        vectors = self.encodings[number]()
-        return tokens if vectors is None else tokens + vectors[regions]
-
-    def _encode(
-        self, tokens: torch.Tensor, regions: torch.Tensor, maps: list[torch.Tensor] | None = None
-    ) -> torch.Tensor:
-        """Add the encodings and run the encoder; leave its attention in `maps` if asked to."""
-        for number, block in enumerate(self.encoder):
-            if number < len(self.encodings):
-                tokens = self._add(tokens, number, regions)
-            if maps is not None:
-                pair = cast(Block, block).query_and_key(tokens, tokens)
-                maps.append(self._first.scores(*pair, regions, regions, number).softmax(dim=-1))
-            attend = partial(self._first.attend, rows=regions, columns=regions, block=number)
-            tokens = block(tokens, tokens, attend)
-        return tokens
 
 
 def take_regions(windows: torch.Tensor, regions: torch.Tensor) -> torch.Tensor:

@@ -5,6 +5,13 @@ The Latin Square Task: puzzles of a known solution and complexity, whose places 
 
 from neuro_pe.synthetic._puzzles_files import load_puzzles, read_puzzles, write_puzzles
 from neuro_pe.synthetic._puzzles_generator import generate_puzzles
+from neuro_pe.synthetic.lst import (
+    LatinSquareFit,
+    PuzzleSplits,
+    fit_lst,
+    lst_settings,
+    split_puzzles,
+)
 from neuro_pe.synthetic.puzzles import (
     CONDITIONS,
     Puzzles,
@@ -15,12 +22,17 @@ from neuro_pe.synthetic.puzzles import (
 
 __all__ = [
     "CONDITIONS",
+    "LatinSquareFit",
+    "PuzzleSplits",
     "Puzzles",
     "classify",
+    "fit_lst",
     "generate_puzzles",
     "jaccard_dissimilarity",
     "load_puzzles",
+    "lst_settings",
     "read_puzzles",
     "solve",
+    "split_puzzles",
     "write_puzzles",
 ]
