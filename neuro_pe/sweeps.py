@@ -20,7 +20,16 @@ from neuro_pe.jobs import DaskCluster, Job, JobProgress, read_jobs, run_jobs
 from neuro_pe.settings import FitSettings, kind_of, uses_sigma
 from neuro_pe.timeseries import Cohort
 
-__all__ = ["SweepSummary", "fit_name", "grid_settings", "sweep", "sweep_text"]
+__all__ = [
+    "SweepSummary",
+    "encoding_parts",
+    "fit_name",
+    "grid_settings",
+    "option_parts",
+    "seeded",
+    "sweep",
+    "sweep_text",
+]
 
 SUMMARY = "sweep_settings.tsv"
 FIGURE = Path("figures") / "sweep_sigma.png"
@@ -101,15 +110,28 @@ def fit_name(settings: FitSettings) -> str:
     >>> fit_name(FitSettings(sigma=0.2, width=64))
     'encoding-learn_sigma-0.2_mask-0.9_width-64_seed-0'
     """
-    parts = [f"encoding-{settings.encoding}"]
-    if uses_sigma(settings.encoding):
-        parts.append(f"sigma-{_spell(settings.sigma)}")
+    parts = encoding_parts(settings)
     parts.append(f"mask-{_spell(settings.mask_ratio)}")
-    for option in fields(settings):
-        value = getattr(settings, option.name)
-        if option.name not in NAMED and value != option.default:
-            parts.append(f"{option.name.replace('_', '-')}-{_spell(value)}")
+    parts += option_parts(settings, FitSettings(), leave_out=NAMED)
     return "_".join([*parts, f"seed-{settings.seed}"])
+
+
+def encoding_parts(settings: FitSettings) -> list[str]:
+    """Return the parts of a name that say the encoding and, where it counts, sigma."""
+    sigma = [f"sigma-{_spell(settings.sigma)}"] if uses_sigma(settings.encoding) else []
+    return [f"encoding-{settings.encoding}", *sigma]
+
+
+def option_parts(
+    settings: FitSettings, usual: FitSettings, *, leave_out: Sequence[str]
+) -> list[str]:
+    """Return the parts of a name that say which options are not as usual."""
+    return [
+        f"{option.name.replace('_', '-')}-{_spell(value)}"
+        for option in fields(settings)
+        if option.name not in leave_out
+        and (value := getattr(settings, option.name)) != getattr(usual, option.name)
+    ]
 
 
 def _spell(value: Any) -> str:
@@ -219,9 +241,6 @@ def sweep(
 
 def _fits(grid: Any, settings: Any, n_seeds: Any) -> list[FitSettings]:
     """Return every setting with every seed, each once."""
-    if not isinstance(n_seeds, Integral) or n_seeds < 1:
-        msg = f"--seeds: found {n_seeds}; expected a whole number of 1 or more."
-        raise InputError(msg)
     if settings is not None and grid is not None:
         msg = "grid: found settings too; expected one of grid and settings."
         raise InputError(msg)
@@ -237,10 +256,18 @@ def _fits(grid: Any, settings: Any, n_seeds: Any) -> list[FitSettings]:
         found = wrong[0] if wrong else "an empty list"
         msg = f"settings: found {found}; expected FitSettings, one at least."
         raise InputError(msg)
+    return seeded(listed, n_seeds)
+
+
+def seeded(settings: Sequence[FitSettings], n_seeds: int) -> list[FitSettings]:
+    """Return every setting with every seed, from its own on, each once."""
+    if not isinstance(n_seeds, Integral) or n_seeds < 1:
+        msg = f"--seeds: found {n_seeds}; expected a whole number of 1 or more."
+        raise InputError(msg)
     return list(
         dict.fromkeys(
             replace(_without_idle_sigma(each), seed=each.seed + number)
-            for each in listed
+            for each in settings
             for number in range(n_seeds)
         )
     )

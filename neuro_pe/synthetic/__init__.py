@@ -12,6 +12,7 @@ from neuro_pe.synthetic.lst import (
     lst_settings,
     split_puzzles,
 )
+from neuro_pe.synthetic.lst_sweep import sweep_lst
 from neuro_pe.synthetic.puzzles import (
     CONDITIONS,
     Puzzles,
@@ -34,5 +35,6 @@ __all__ = [
     "read_puzzles",
     "solve",
     "split_puzzles",
+    "sweep_lst",
     "write_puzzles",
 ]

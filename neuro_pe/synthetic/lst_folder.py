@@ -10,23 +10,25 @@ import numpy as np
 import pandas as pd
 import torch
 
-from neuro_pe.building import INITIAL, weight_change
+from neuro_pe.building import INITIAL
 from neuro_pe.derivatives import read_table, write_arrays, write_table
 from neuro_pe.errors import InputError
 from neuro_pe.model_folder import (
+    WEIGHTS,
     partial_path,
     read_settings,
-    read_tensors,
     write_settings,
     write_tensors,
 )
 from neuro_pe.settings import FitSettings
-from neuro_pe.synthetic.lst import LatinSquareFit, new_lst_network
+from neuro_pe.synthetic.lst import LatinSquareFit
 
 __all__ = ["LatinSquareFolder", "read_lst_folder", "write_lst_folder"]
 
 ENCODINGS = ("positional_encoding", "positional_encoding_change")
-FILES = {"metrics": "metrics.tsv", "attention": "attention.npz", "weights": "model.safetensors"}
+METRICS = "metrics.tsv"
+STRUCTURE = "structure.tsv"
+ATTENTION = "attention.npz"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,6 +43,8 @@ class LatinSquareFolder:
         ``task`` (lst), ``size``, ``puzzles`` and ``recipe``.
     metrics : DataFrame
         ``epoch, core_seconds, split, complexity, accuracy, n``.
+    structure : DataFrame
+        What the encoding is like beside the grid, and how far the weights moved.
     positional_encoding, positional_encoding_change : DataFrame or None, cell x dimension
         What was learned, and learned minus initial, all blocks side by side; None without an
         encoding added to tokens.
@@ -52,6 +56,7 @@ class LatinSquareFolder:
     settings: FitSettings
     data: dict[str, Any]
     metrics: pd.DataFrame
+    structure: pd.DataFrame
     positional_encoding: pd.DataFrame | None
     positional_encoding_change: pd.DataFrame | None
     attention: np.ndarray
@@ -61,19 +66,10 @@ class LatinSquareFolder:
         """Rows, columns and symbols of the puzzles."""
         return int(self.data["size"])
 
-    def relative_weight_change(self) -> pd.DataFrame:
-        """Measure how far training moved the weights.
 
-        Returns
-        -------
-        DataFrame
-            ``part, start_norm, change``, as :func:`neuro_pe.building.relative_weight_change`.
-        """
-        start = new_lst_network(self.settings, size=self.size)
-        return weight_change(start, read_tensors(self.path / FILES["weights"])[0])
-
-
-def write_lst_folder(fit: LatinSquareFit, path: Path, *, data: dict[str, Any]) -> None:
+def write_lst_folder(
+    fit: LatinSquareFit, path: Path, *, data: dict[str, Any], structure: pd.DataFrame
+) -> None:
     """Write everything into the partial folder, then give it its name.
 
     Parameters
@@ -83,6 +79,8 @@ def write_lst_folder(fit: LatinSquareFit, path: Path, *, data: dict[str, Any]) -
         Must not exist yet.
     data : dict
         What the puzzles were; goes to ``settings.json``.
+    structure : DataFrame
+        From :func:`neuro_pe.synthetic.lst_truth.measure_fit`.
     """
     partial = partial_path(path)
     partial.mkdir(parents=True, exist_ok=True)
@@ -91,7 +89,8 @@ def write_lst_folder(fit: LatinSquareFit, path: Path, *, data: dict[str, Any]) -
     cells = [
         f"row_{row + 1}_column_{column + 1}" for row, column in zip(rows, columns, strict=True)
     ]
-    write_table(fit.metrics, partial / FILES["metrics"])
+    write_table(fit.metrics, partial / METRICS)
+    write_table(structure, partial / STRUCTURE)
     weights = dict(fit.network.state_dict())
     encoding = fit.positional_encoding
     if encoding is not None and fit.initial is not None:
@@ -100,8 +99,8 @@ def write_lst_folder(fit: LatinSquareFit, path: Path, *, data: dict[str, Any]) -
         for name, vectors in zip(ENCODINGS, (encoding, encoding - fit.initial), strict=True):
             table = pd.DataFrame(vectors, index=pd.Index(cells, name="cell"), columns=dimensions)
             write_table(table, partial / f"{name}.tsv", index=True)
-    write_arrays(partial / FILES["attention"], attention=fit.attention, cells=np.array(cells))
-    write_tensors(weights, {}, partial / FILES["weights"])
+    write_arrays(partial / ATTENTION, attention=fit.attention, cells=np.array(cells))
+    write_tensors(weights, {}, partial / WEIGHTS)
     write_settings(partial, fit.settings, data)
     os.rename(partial, path)
     # Last, so that a fit stopped here has either its checkpoint or its name.
@@ -126,14 +125,15 @@ def read_lst_folder(path: str | os.PathLike[str]) -> LatinSquareFolder:
         msg = f"{path}: no fit of the Latin Square Task; `neuro-pe synthetic lst` writes them."
         raise InputError(msg)
     try:
-        metrics = read_table(path / FILES["metrics"]).astype({"complexity": str})
+        metrics = read_table(path / METRICS).astype({"complexity": str})
+        structure = read_table(path / STRUCTURE)
         encodings = {
             name: read_table(path / f"{name}.tsv", index="cell")
             if (path / f"{name}.tsv").exists()
             else None
             for name in ENCODINGS
         }
-        with np.load(path / FILES["attention"]) as content:
+        with np.load(path / ATTENTION) as content:
             attention = content["attention"]
     except FileNotFoundError as error:
         msg = f"{path}: {Path(error.filename).name} is missing; the model folder is incomplete."
@@ -142,5 +142,11 @@ def read_lst_folder(path: str | os.PathLike[str]) -> LatinSquareFolder:
         msg = f"{path}: a file is damaged ({' '.join(str(error).split())}); fit it again."
         raise InputError(msg) from None
     return LatinSquareFolder(
-        path=path, settings=settings, data=data, metrics=metrics, attention=attention, **encodings
+        path=path,
+        settings=settings,
+        data=data,
+        metrics=metrics,
+        structure=structure,
+        attention=attention,
+        **encodings,
     )

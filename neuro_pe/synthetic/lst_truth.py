@@ -6,6 +6,7 @@ import torch
 from scipy.spatial.distance import pdist, squareform
 from scipy.stats import rankdata
 
+from neuro_pe.building import weight_change
 from neuro_pe.comparison import (
     correlation_draws,
     label_permutations,
@@ -13,10 +14,17 @@ from neuro_pe.comparison import (
     procrustes_draws,
 )
 from neuro_pe.encodings import make_encoding
+from neuro_pe.synthetic.lst import LatinSquareFit, new_lst_network
 
-__all__ = ["attention_correlation", "grid_distances", "grid_encoding", "measure_encoding"]
+__all__ = [
+    "attention_correlation",
+    "grid_distances",
+    "grid_encoding",
+    "measure_encoding",
+    "measure_fit",
+]
 
-COLUMNS = ["block", "statistic", "value", "null", "null_mean", "null_sd", "z", "p"]
+COLUMNS = ["source", "part", "statistic", "value", "null", "null_mean", "null_sd", "z", "p"]
 COLUMNS += ["n_permutations"]
 
 
@@ -65,6 +73,35 @@ def grid_distances(size: int) -> dict[str, np.ndarray]:
     }
 
 
+def measure_fit(fit: LatinSquareFit, *, n_permutations: int = 200) -> pd.DataFrame:
+    """Say what a fit learned: its encoding and learned change, and how far its weights moved.
+
+    Parameters
+    ----------
+    fit : LatinSquareFit
+    n_permutations : int
+        Of the cells, for the null.
+
+    Returns
+    -------
+    DataFrame
+        ``source, part, statistic, value, null, null_mean, null_sd, z, p, n_permutations``: what
+        :func:`measure_encoding` gives for the sources ``pe`` and ``change``, and for ``weights``
+        the ``relative_change`` of every part (:func:`neuro_pe.building.weight_change`).
+    """
+    size, width = fit.network.size, fit.settings.width
+    tables = []
+    if fit.positional_encoding is not None and fit.initial is not None:
+        vectors = {"pe": fit.positional_encoding, "change": fit.positional_encoding - fit.initial}
+        for source, each in vectors.items():
+            table = measure_encoding(each, size=size, width=width, n_permutations=n_permutations)
+            tables.append(table.assign(source=source))
+    start = new_lst_network(fit.settings, size=size)
+    moved = weight_change(start, fit.network.state_dict()).rename(columns={"change": "value"})
+    tables.append(moved.assign(source="weights", statistic="relative_change"))
+    return pd.concat([pd.DataFrame(columns=COLUMNS), *tables], ignore_index=True)[COLUMNS]
+
+
 def measure_encoding(
     vectors: np.ndarray, *, size: int, width: int, n_permutations: int = 200
 ) -> pd.DataFrame:
@@ -81,7 +118,7 @@ def measure_encoding(
     Returns
     -------
     DataFrame
-        ``block, statistic, value, null, null_mean, null_sd, z, p, n_permutations``. Statistics:
+        ``part, statistic, value, null, null_mean, null_sd, z, p, n_permutations``. Statistics:
         ``procrustes``, the distance to ``2d-fixed`` after the best rotation or reflection (see
         :func:`neuro_pe.comparison.procrustes_distance`); ``grid_correlation`` and
         ``line_correlation``, rank correlations of the distances of all pairs of cells in the
@@ -102,8 +139,8 @@ def measure_encoding(
         for name, distances in grid_distances(size).items():
             draws = correlation_draws([ranks], _ranks(distances), orders)[0]
             found += null_rows({"cells": draws}, statistic=f"{name}_correlation", network="")
-        rows += [{"block": block, **row} for row in found]
-    return pd.DataFrame(rows, columns=COLUMNS)
+        rows += [{"part": f"block_{block}", **row} for row in found]
+    return pd.DataFrame(rows, columns=COLUMNS[1:])
 
 
 def _ranks(distances: np.ndarray) -> np.ndarray:

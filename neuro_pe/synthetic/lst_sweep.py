@@ -1,0 +1,303 @@
+"""Sweeps of Latin Square Task fits: which encodings solve unlike puzzles, and what they learned."""
+
+import functools
+import importlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from neuro_pe.derivatives import write_table
+from neuro_pe.encodings import registered_modules
+from neuro_pe.jobs import DaskCluster, Job, JobProgress, run_jobs
+from neuro_pe.model_folder import partial_path
+from neuro_pe.settings import FitSettings, uses_sigma
+from neuro_pe.sweeps import encoding_parts, grid_settings, option_parts, seeded
+from neuro_pe.synthetic.lst import fit_lst, lst_settings, split_puzzles
+from neuro_pe.synthetic.lst_folder import LatinSquareFolder, read_lst_folder, write_lst_folder
+from neuro_pe.synthetic.lst_truth import attention_correlation, measure_fit
+
+__all__ = ["LatinSquareSweep", "lst_job", "lst_name", "summarize_lst", "sweep_lst"]
+
+ACCURACIES = ["fit", "recipe", "encoding", "sigma", "heads", "size", "seed", "epoch"]
+ACCURACIES += ["core_seconds", "split", "complexity", "accuracy", "n"]
+ACCURACIES += ["procrustes", "change_procrustes"]
+STRUCTURE = ["fit", "seed", "source", "part", "statistic", "value"]
+STRUCTURE += ["null", "null_mean", "null_sd", "z", "p", "n_permutations"]
+UNLIKE = ("human108", "unlike")
+MOVED = ("encodings", "encoder")
+TRUTH = "2d-fixed"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LatinSquareSweep:
+    """What came of a sweep.
+
+    Parameters
+    ----------
+    table : DataFrame
+        A row a fit: ``name, status, error``, options, results (``sweep.tsv``).
+    accuracies : DataFrame
+        ``lst.tsv``: accuracy by fit, seed, epoch, split and complexity; at the last epoch also
+        the Procrustes distance of the encoding and of its learned change to ``2d-fixed``, mean
+        over blocks.
+    structure : DataFrame
+        ``lst_structure.tsv``: what encodings, attention and weights are like.
+    settings : DataFrame
+        A row a setting (:func:`summarize_lst`).
+    folders : list of LatinSquareFolder
+        Finished fits.
+    """
+
+    table: pd.DataFrame
+    accuracies: pd.DataFrame
+    structure: pd.DataFrame
+    settings: pd.DataFrame
+    folders: list[LatinSquareFolder]
+
+    @property
+    def failed(self) -> pd.DataFrame:
+        """Rows of the fits that failed."""
+        return self.table[self.table["status"] != "done"]
+
+
+def sweep_lst(
+    *,
+    output_dir: str | os.PathLike[str],
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    recipe: str = "fast",
+    sizes: Sequence[int] = (4,),
+    puzzles: str | None = None,
+    n_seeds: int = 1,
+    n_workers: int | None = None,
+    dask: DaskCluster | None = None,
+    progress: Callable[[JobProgress], None] | None = None,
+) -> LatinSquareSweep:
+    """Fit a network for every combination of settings and every seed.
+
+    The same call again does only what is missing.
+
+    Parameters
+    ----------
+    output_dir : path-like
+        Gets a model folder a fit, ``sweep.tsv``, ``lst.tsv`` and ``lst_structure.tsv``.
+    grid : mapping of str to sequence
+        Values of options of :class:`neuro_pe.settings.FitSettings`, as ``{"sigma": [0.1, 1]}``.
+    recipe : {"fast", "paper"}
+        See :func:`neuro_pe.synthetic.lst_settings`.
+    sizes : sequence of int
+        Of the squares.
+    puzzles : {"published", "generated"} or None
+        See :func:`neuro_pe.synthetic.split_puzzles`.
+    n_seeds : int
+    n_workers : int or None
+        Processes on this machine, each with one thread; None is one a core.
+    dask : DaskCluster or None
+        Takes the place of processes on this machine.
+    progress : callable or None
+        Called when fits have been started and when one ends.
+
+    Raises
+    ------
+    InputError
+        If options are wrong, or the folder holds something else.
+
+    Examples
+    --------
+    >>> from neuro_pe.synthetic import sweep_lst
+    >>> result = sweep_lst(output_dir="lst", n_seeds=5,
+    ...                    grid={"sigma": [0.1, 0.2, 1, 2]})  # doctest: +SKIP
+    """
+    jobs = _jobs(dict(grid or {}), recipe, sizes, puzzles, n_seeds)
+    folder = Path(output_dir).resolve()
+    context = {"output_dir": os.fspath(folder), "modules": registered_modules()}
+    table = run_jobs(
+        jobs,
+        lst_job,
+        output_dir=output_dir,
+        prepare=lambda: context,
+        is_there=lambda job: (folder / job.name).is_dir(),
+        n_workers=n_workers,
+        dask=dask,
+        progress=progress,
+    )
+    done = table.loc[table["status"] == "done", "name"]
+    folders = [read_lst_folder(folder / name) for name in done]
+    accuracies, structure = _collect(folders)
+    if os.access(folder, os.W_OK):  # else it has been said
+        write_table(accuracies, folder / "lst.tsv")
+        write_table(structure, folder / "lst_structure.tsv")
+    return LatinSquareSweep(
+        table=table,
+        accuracies=accuracies,
+        structure=structure,
+        settings=summarize_lst(accuracies, structure),
+        folders=folders,
+    )
+
+
+def _jobs(
+    grid: dict[str, Any], recipe: str, sizes: Sequence[int], puzzles: str | None, n_seeds: int
+) -> list[Job]:
+    usual = asdict(lst_settings(recipe))
+    settings = seeded(grid_settings({**{k: [v] for k, v in usual.items()}, **grid}), n_seeds)
+    jobs: dict[str, Job] = {}
+    for size in sizes:
+        split_puzzles(size=size, source=puzzles)  # refused before anything is written
+        for each in settings:
+            arguments = {"task": "lst", "recipe": recipe, "size": size}
+            arguments |= {"puzzles": puzzles or ("published" if size == 4 else "generated")}
+            name = lst_name(each, recipe=recipe, size=size, puzzles=puzzles)
+            jobs[name] = Job(name=name, arguments={**arguments, **asdict(each)})
+    return list(jobs.values())
+
+
+def lst_name(
+    settings: FitSettings, *, recipe: str, size: int = 4, puzzles: str | None = None
+) -> str:
+    """Name a fit by what was asked, seed last.
+
+    Examples
+    --------
+    >>> from neuro_pe.synthetic import lst_settings
+    >>> from neuro_pe.synthetic.lst_sweep import lst_name
+    >>> lst_name(lst_settings("fast", sigma=0.2, epochs=5), recipe="fast")
+    'encoding-learn_sigma-0.2_heads-1_size-4_recipe-fast_epochs-5_seed-0'
+    """
+    parts = [*encoding_parts(settings), f"heads-{settings.heads}", f"size-{size}"]
+    parts.append(f"recipe-{recipe}")
+    if puzzles == "generated" and size == 4:
+        parts.append("puzzles-generated")
+    named = ("encoding", "sigma", "heads", "seed")
+    parts += option_parts(settings, lst_settings(recipe), leave_out=named)
+    return "_".join([*parts, f"seed-{settings.seed}"])
+
+
+def lst_job(job: Job, context: dict[str, Any]) -> dict[str, Any]:
+    """Do one fit of a sweep and return its row of the table."""
+    for module in context["modules"]:
+        importlib.import_module(module)
+    path = Path(context["output_dir"]) / job.name
+    if not path.exists():
+        names = [option.name for option in fields(FitSettings)]
+        settings = FitSettings.from_mapping({name: job.arguments[name] for name in names})
+        data = {name: job.arguments[name] for name in ("task", "recipe", "size", "puzzles")}
+        partial = partial_path(path)
+        partial.mkdir(exist_ok=True)
+        fit = fit_lst(_splits(data["size"], data["puzzles"]), settings, folder=partial)
+        write_lst_folder(fit, path, data=data, structure=measure_fit(fit))
+    metrics = read_lst_folder(path).metrics
+    last = metrics[(metrics["epoch"] == metrics["epoch"].max()) & (metrics["complexity"] == "all")]
+    found = {f"{row['split']}_accuracy": row["accuracy"] for row in last.to_dict("records")}
+    return {"core_seconds": float(metrics["core_seconds"].max()), **found}
+
+
+_splits = functools.lru_cache(maxsize=4)(
+    lambda size, puzzles: split_puzzles(size=size, source=puzzles)
+)
+
+
+def _collect(folders: Sequence[LatinSquareFolder]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Put the tables of all fits together, and hold their attention beside the truth's."""
+    accuracies, structure = [], []
+    for each in folders:
+        fit = each.path.name.rpartition("_seed-")[0]
+        seed = each.settings.seed
+        table = pd.concat([each.structure, _attention(each, folders)], ignore_index=True)
+        structure.append(table.assign(fit=fit, seed=seed))
+        mean = table[table["statistic"] == "procrustes"].groupby("source")["value"].mean()
+        sigma = each.settings.sigma if uses_sigma(each.settings.encoding) else np.nan
+        is_last = each.metrics["epoch"] == each.metrics["epoch"].max()
+        accuracies.append(
+            each.metrics.assign(
+                fit=fit,
+                recipe=each.data["recipe"],
+                encoding=each.settings.encoding,
+                sigma=sigma,
+                heads=each.settings.heads,
+                size=each.size,
+                seed=seed,
+                procrustes=np.where(is_last, mean.get("pe", np.nan), np.nan),
+                change_procrustes=np.where(is_last, mean.get("change", np.nan), np.nan),
+            )
+        )
+    return (
+        pd.concat([pd.DataFrame(columns=ACCURACIES), *accuracies], ignore_index=True)[ACCURACIES],
+        pd.concat([pd.DataFrame(columns=STRUCTURE), *structure], ignore_index=True)[STRUCTURE],
+    )
+
+
+def _attention(one: LatinSquareFolder, folders: Sequence[LatinSquareFolder]) -> pd.DataFrame:
+    """Correlate its attention with the mean of the other fits that know rows and columns."""
+    known = [
+        other.attention.mean(axis=1)
+        for other in folders
+        if other.settings.encoding == TRUTH
+        and other.path != one.path
+        and (other.size, other.data["recipe"]) == (one.size, one.data["recipe"])
+        and other.settings.layers == one.settings.layers
+    ]
+    if not known:
+        return pd.DataFrame(columns=STRUCTURE)
+    reference = np.mean(known, axis=0)[:, None]
+    values = attention_correlation(one.attention, reference)
+    rows = [
+        {"source": "attention", "part": f"block_{number}", "statistic": "correlation_with_2d_fixed"}
+        for number in range(len(values))
+    ]
+    return pd.DataFrame(rows).assign(value=values)
+
+
+def summarize_lst(accuracies: pd.DataFrame, structure: pd.DataFrame) -> pd.DataFrame:
+    """Bring the seeds of each setting together, at the last epoch.
+
+    Parameters
+    ----------
+    accuracies, structure : DataFrame
+        Of :class:`LatinSquareSweep`.
+
+    Returns
+    -------
+    DataFrame
+        A row a setting: ``fit, recipe, encoding, sigma, heads, size, n_seeds, core_seconds``; for
+        the splits ``train, heldout, unlike`` the mean accuracy, ``_low`` and ``_high`` (95 %
+        interval over seeds, t distribution) and ``_min``; the mean over seeds and blocks of each
+        ``source_statistic``, with ``_null`` where there is one; and how far encodings and encoder
+        ``_moved`` from their start, relative to it.
+    """
+    rows = []
+    for fit, group in accuracies.groupby("fit", sort=False):
+        last = group[(group["epoch"] == group["epoch"].max()) & (group["complexity"] == "all")]
+        row = {name: last.iloc[0][name] for name in ("fit", "recipe", "encoding", "sigma")}
+        row |= {name: last.iloc[0][name] for name in ("heads", "size")}
+        row |= {"n_seeds": last["seed"].nunique(), "core_seconds": last["core_seconds"].mean()}
+        for split, part in last.groupby(last["split"].replace(dict.fromkeys(UNLIKE, "unlike"))):
+            row |= _spread(str(split), part["accuracy"].to_numpy(dtype=float))
+        own = structure[structure["fit"] == fit]
+        for (source, name), part in own.groupby(["source", "statistic"]):
+            if source == "weights":
+                moved = part.groupby("part")["value"].mean()
+                row |= {f"{each}_moved": moved[each] for each in MOVED if each in moved}
+                continue
+            row[f"{source}_{name}"] = part["value"].astype(float).mean()
+            if part["null_mean"].notna().any():
+                row[f"{source}_{name}_null"] = part["null_mean"].astype(float).mean()
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _spread(name: str, values: np.ndarray) -> dict[str, float]:
+    mean, half = float(values.mean()), np.nan
+    if len(values) > 1:
+        half = float(stats.t.ppf(0.975, len(values) - 1) * stats.sem(values))
+    return {
+        name: mean,
+        f"{name}_low": max(0.0, mean - half),
+        f"{name}_high": min(1.0, mean + half),
+        f"{name}_min": float(values.min()),
+    }
