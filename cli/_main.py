@@ -20,6 +20,7 @@ COMMANDS = {
     "sweep": ("sweep", "Train models over lists of settings, on all cores or a cluster."),
     "compare-networks": ("compare_networks", "Compare what a model learned with brain networks."),
     "impute": ("impute", "Fill in the missing regions of runs with a trained model."),
+    "synthetic": ("synthetic", "Tasks with a known truth: see what encodings learn."),
     "atlases": ("atlases", "List and show the atlases that are known by name."),
 }
 

@@ -1,6 +1,6 @@
 """Command-line options made from the fields of FitSettings, and small parsers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -14,10 +14,13 @@ __all__ = [
     "data_request",
     "filter_options",
     "filters_request",
+    "lists_request",
     "parse_values",
     "settings_lists",
     "settings_options",
     "subjects_request",
+    "sweep_options",
+    "sweep_request",
 ]
 
 ENTITIES = ("atlas", "task", "session", "run", "space", "desc")
@@ -55,18 +58,65 @@ def subjects_request(
         raise click.BadParameter(msg, param=parameter) from None
 
 
-def settings_lists(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command one option for every field of FitSettings, each a list of values."""
+def settings_lists(
+    command: Callable[..., Any], *, defaults: Mapping[str, str] | None = None
+) -> Callable[..., Any]:
+    """Give a command one option for every field of FitSettings, each a list of values.
+
+    With `defaults` only for the fields that it names, with what it says of their default.
+    """
     for option in reversed(fields(FitSettings)):
+        if defaults is not None and option.name not in defaults:
+            continue
+        shown = str(option.default) if defaults is None else defaults[option.name]
         choices = option.metadata.get("choices")
         what = option.metadata["help"].removesuffix(".")
+        if defaults is not None and shown != "None":
+            what = what.partition("  [default")[0].removesuffix(".")
         command = click.option(
             option_name(option.name),
             metavar="|".join(choices) + ",..." if choices else "VALUE,...",
-            show_default=str(option.default) if option.default is not None else False,
+            show_default=shown if shown != "None" else False,
             help=what if "[default" in what else f"{what}.",
         )(command)
     return command
+
+
+def lists_request(options: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Read the lists that :func:`settings_lists` gave, those that were typed."""
+    names = [option.name for option in fields(FitSettings)]
+    given = {name: options[name] for name in names if options.get(name) is not None}
+    return {name: parse_values(name, text.split(",")) for name, text in given.items()}
+
+
+def sweep_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say how many fits run and where."""
+    for option in reversed(SWEEP_OPTIONS):
+        command = option(command)
+    return command
+
+
+SWEEP_OPTIONS = (
+    click.option("--seeds", default=1, show_default=True, help="Fits a setting, from --seed on."),
+    click.option("--workers", type=int, help="Processes, a thread each.  [default: one a core]"),
+    click.option("--dask", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler."),
+    click.option(
+        "--dask-scheduler-file", type=click.Path(), metavar="FILE", help="The same, from its file."
+    ),
+)
+
+
+def sweep_request(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the options of :func:`sweep_options` out of `options`, as the Python calls name them."""
+    from neuro_pe.jobs import DaskCluster
+
+    address, file = options.pop("dask"), options.pop("dask_scheduler_file")
+    is_given = address is not None or file is not None
+    return {
+        "n_seeds": options.pop("seeds"),
+        "n_workers": options.pop("workers"),
+        "dask": DaskCluster(address=address, scheduler_file=file) if is_given else None,
+    }
 
 
 def parse_values(name: str, texts: Sequence[str]) -> list[Any]:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Self
 import click
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from neuro_pe.jobs import JobProgress
     from neuro_pe.model_folder import ModelFolder
     from neuro_pe.settings import FitSettings
 
-__all__ = ["Progress", "RunProgress", "SweepProgress", "results_table"]
+__all__ = ["Progress", "RunProgress", "SweepProgress", "results_table", "tell_failures"]
 
 FEW_SUBJECTS = 5
 
@@ -144,8 +146,27 @@ class SweepProgress(_Bar):
         self.bar.update(ended - self.bar.pos, text)
         self.bar.render_progress()
 
-    def count(self) -> str:
-        """Say how many fits are done, for the last line."""
-        if self.newest is None:
-            return ""
-        return f": {self.newest.done} of {self.newest.total} fits are done"
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        super().__exit__(kind, error, traceback)
+        if kind is KeyboardInterrupt:
+            now = self.newest
+            count = "" if now is None else f": {now.done} of {now.total} fits are done"
+            msg = f"Interrupted{count}; the same command goes on."
+            raise KeyboardInterrupt(msg) from None
+
+
+def tell_failures(table: "pd.DataFrame") -> int:
+    """Say which fits of a sweep failed, one line an error; return the exit status."""
+    failed = table[table["status"] != "done"]
+    for error, some in failed.groupby("error", sort=False):
+        others = f" and {len(some) - 1} more" if len(some) > 1 else ""
+        click.echo(f"Failed: {some['name'].iloc[0]}{others}: {error}", err=True)
+    if len(failed):
+        text = f"{len(failed)} of {len(table)} fits failed; the same command tries them again."
+        click.echo(text, err=True)
+    return 1 if len(failed) else 0

@@ -4,18 +4,22 @@ import csv
 import difflib
 import os
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from neuro_pe.cli._options import data_options, data_request, parse_values, settings_lists
-from neuro_pe.cli._output import SweepProgress
+from neuro_pe.cli._options import (
+    data_options,
+    data_request,
+    lists_request,
+    parse_values,
+    settings_lists,
+    sweep_options,
+    sweep_request,
+)
+from neuro_pe.cli._output import SweepProgress, tell_failures
 from neuro_pe.errors import InputError
 from neuro_pe.settings import FitSettings, option_name
-
-if TYPE_CHECKING:
-    from neuro_pe.jobs import DaskCluster
-    from neuro_pe.sweeps import SweepSummary
 
 __all__ = ["command"]
 
@@ -39,7 +43,7 @@ Examples:
 """,
 )
 @data_options
-@click.option("--seeds", default=1, show_default=True, help="Fits a setting, from --seed on.")
+@sweep_options
 @click.option(
     "--settings",
     "settings_file",
@@ -47,20 +51,11 @@ Examples:
     metavar="FILE.tsv",
     help="One row a setting, columns named like options; crossed with the lists below.",
 )
-@click.option("--workers", type=int, help="Processes, a thread each.  [default: one a core]")
-@click.option("--dask", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler.")
-@click.option(
-    "--dask-scheduler-file", type=click.Path(), metavar="FILE", help="The same, from its file."
-)
 @click.option("--cache-dir", hidden=True, callback=_refuse_cache_dir, expose_value=False)
 @settings_lists
 def command(
     output_dir: str,
-    seeds: int,
     settings_file: str | None,
-    workers: int | None,
-    dask: str | None,
-    dask_scheduler_file: str | None,
     test_subjects: float | int | list[str],
     validation_subjects: float | int | list[str],
     group_column: str | None,
@@ -73,8 +68,7 @@ def command(
     failed.
     """
     bids_dir, filters = data_request(options)
-    given = {name: options[name].split(",") for name in NAMES if options[name] is not None}
-    grid = {name: parse_values(name, texts) for name, texts in given.items()}
+    grid = lists_request(options)
 
     from neuro_pe.sweeps import grid_settings, sweep, sweep_text
 
@@ -92,49 +86,21 @@ def command(
         from neuro_pe.bids import demo_dir
 
         bids_dir, filters = os.fspath(demo_dir()), {"atlas": "Glasser"}
-    try:
-        with SweepProgress() as progress:
-            summary = sweep(
-                bids_dir,
-                output_dir=output_dir,
-                settings=settings,
-                n_seeds=seeds,
-                test_subjects=test_subjects,
-                validation_subjects=validation_subjects,
-                group_column=group_column,
-                filters=filters,
-                n_workers=workers,
-                dask=_cluster(dask, dask_scheduler_file),
-                progress=progress.update,
-            )
-    except KeyboardInterrupt:
-        msg = f"Interrupted{progress.count()}; the same command goes on."
-        raise KeyboardInterrupt(msg) from None
+    with SweepProgress() as progress:
+        summary = sweep(
+            bids_dir,
+            output_dir=output_dir,
+            settings=settings,
+            test_subjects=test_subjects,
+            validation_subjects=validation_subjects,
+            group_column=group_column,
+            filters=filters,
+            progress=progress.update,
+            **sweep_request(options),
+        )
     click.echo(sweep_text(summary))
     click.echo(f"\nThe table is {os.path.join(output_dir, 'sweep.tsv')}.")
-    _tell_failures(summary)
-    return 1 if len(summary.failed) else 0
-
-
-def _tell_failures(summary: "SweepSummary") -> None:
-    """Say what failed, one line an error."""
-    failed = summary.failed
-    for error, some in failed.groupby("error", sort=False):
-        others = f" and {len(some) - 1} more" if len(some) > 1 else ""
-        click.echo(f"Failed: {some['name'].iloc[0]}{others}: {error}", err=True)
-    if len(failed):
-        total = len(summary.table)
-        click.echo(
-            f"{len(failed)} of {total} fits failed; the same command tries them again.", err=True
-        )
-
-
-def _cluster(address: str | None, scheduler_file: str | None) -> "DaskCluster | None":
-    from neuro_pe.jobs import DaskCluster
-
-    if address is None and scheduler_file is None:
-        return None
-    return DaskCluster(address=address, scheduler_file=scheduler_file)
+    return tell_failures(summary.table)
 
 
 def _product(sizes: Any) -> int:

@@ -19,7 +19,15 @@ from neuro_pe._report_errors import error_rows, network_error_rows
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PageFigure", "comparison_text", "draw_figures", "render_page", "summarize"]
+__all__ = [
+    "PageFigure",
+    "comparison_text",
+    "draw_figures",
+    "page_figure",
+    "render",
+    "render_page",
+    "summarize",
+]
 
 SOURCES = {"pe": "positional encoding", "change": "learned change", "fc": "functional connectivity"}
 STATISTICS = {
@@ -166,11 +174,11 @@ def draw_figures(comparison: Comparison) -> list[PageFigure]:
         title = what.capitalize()
         caption = f"Similarity of the regions, sorted by network: {what}{which}."
         drawn = plotting.plot_similarity(matrix, networks, title=title, label=label)
-        figures.append(_page_figure(f"similarity_{source}{end}", caption, drawn))
+        figures.append(page_figure(f"similarity_{source}{end}", caption, drawn))
         if source != "fc":
             drawn = plotting.plot_similarity_against_fc(matrix, fc, networks, title=title)
             caption = f"Every pair of regions: {what} against functional connectivity{which}."
-            figures.append(_page_figure(f"against_fc_{source}{end}", caption, drawn))
+            figures.append(page_figure(f"against_fc_{source}{end}", caption, drawn))
         if places is not None and source == "pe":
             communities = comparison.communities[fit, source]
             drawn = plotting.plot_communities(places, communities, networks, title=title)
@@ -178,7 +186,7 @@ def draw_figures(comparison: Comparison) -> list[PageFigure]:
                 f"Communities found in the {what}, at the resolution with about as many as "
                 f"there are networks{which}."
             )
-            figures.append(_page_figure(f"communities_{source}{end}", caption, drawn))
+            figures.append(page_figure(f"communities_{source}{end}", caption, drawn))
     for fit in comparison.groups:
         figures += _error_figures(comparison, fit, places)
     return figures
@@ -200,18 +208,12 @@ def render_page(
     -------
     str
     """
-    import jinja2
-
-    template = Path(__file__).with_name("report_template.html").read_text(encoding="utf-8")
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"number": _number}
     summary = summarize(comparison.table)
     sources = [name for name in SOURCES if name in set(summary["source"])]
     first = next(iter(comparison.groups.values()))[0]
     origins = " ".join(str(source) for source in first.data.get("sources", []))
-    return environment.from_string(template).render(
+    return render(
+        Path(__file__).with_name("report_template.html"),
         partition=comparison.networks.name or "partition",
         n_networks=comparison.networks.nunique(),
         n_compared=len(comparison.networks),
@@ -229,9 +231,31 @@ def render_page(
         n_permutations=n_permutations,
         seed=seed,
         acknowledgement=HCP if "demo_data" in origins or "hcp" in origins.lower() else "",
+    )
+
+
+def render(template: Path, **content: Any) -> str:
+    """Fill a template of a page that needs no other file: style, date and versions come too.
+
+    Parameters
+    ----------
+    template : Path
+    **content
+        What the template names.
+    """
+    import jinja2
+
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"number": _number}
+    style = Path(__file__).with_name("report_style.css").read_text(encoding="utf-8")
+    return environment.from_string(template.read_text(encoding="utf-8")).render(
+        style=style,
         today=datetime.date.today().isoformat(),
         versions={"neuro_pe": __version__}
         | {name: version(name) for name in ("torch", "numpy", "scipy", "bctpy", "nilearn")},
+        **content,
     )
 
 
@@ -303,7 +327,7 @@ def _error_figures(
     caption = (
         f"Error on hidden entries of the test subjects, by network, with 95 % intervals{which}."
     )
-    figures = [_page_figure(f"errors_by_network_{fit}", caption, drawn)]
+    figures = [page_figure(f"errors_by_network_{fit}", caption, drawn)]
     if places is not None:
         by_region = errors[errors["predictor"] == "model"].groupby("region")["r2"].mean()
         by_region = by_region[by_region.index.isin(places.index)]
@@ -314,7 +338,7 @@ def _error_figures(
             label="R2 of hidden entries (0 = predicting the region's mean)",
         )
         caption = f"R2 on hidden entries, by region, mean over the test subjects{which}."
-        figures.append(_page_figure(f"r2_by_region_{fit}", caption, drawn))
+        figures.append(page_figure(f"r2_by_region_{fit}", caption, drawn))
     return figures
 
 
@@ -337,7 +361,8 @@ def _which(comparison: Comparison, fit: str) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _page_figure(name: str, caption: str, drawn: "Figure") -> PageFigure:
+def page_figure(name: str, caption: str, drawn: "Figure") -> PageFigure:
+    """Turn a figure into what a page shows."""
     buffer = io.BytesIO()
     drawn.savefig(buffer, format="png", dpi=110)
     return PageFigure(name=name, caption=caption, png=buffer.getvalue())

@@ -221,7 +221,14 @@ class TestProgress:
             )
         shown = terminal.getvalue()
         assert "2 of 4 fits, 2 running, 1 failed" in shown
-        assert progress.count() == ": 1 of 4 fits are done"
+
+    def test_an_interrupt_says_how_many_are_done(self):
+        from neuro_pe.cli._output import SweepProgress
+
+        progress = SweepProgress()
+        progress.update(JobProgress(total=4, done=1, failed=0, running=2))
+        with pytest.raises(KeyboardInterrupt, match="1 of 4 fits are done; the same"), progress:
+            raise KeyboardInterrupt
 
 
 class TestInterrupt:

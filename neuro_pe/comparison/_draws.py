@@ -84,7 +84,7 @@ def procrustes_draws(first: np.ndarray, second: np.ndarray, orders: np.ndarray) 
     a, b = unit_pair(first, second)
     if len(a) < a.shape[1]:
         # Rotations of the dimensions change nothing: as many as there are regions are enough.
-        a, b = (np.linalg.qr(each.T, mode="r").T for each in (a, b))
+        a, b = (np.linalg.qr(each.T)[1].T for each in (a, b))
     everything = np.concatenate([np.arange(len(b))[None], orders])
     nuclear = [np.linalg.svd(a.T @ b[order], compute_uv=False).sum() for order in everything]
     return np.clip(2 - 2 * np.array(nuclear), 0.0, 2.0)

@@ -12,7 +12,9 @@ from neuro_pe.synthetic.lst import (
     lst_settings,
     split_puzzles,
 )
-from neuro_pe.synthetic.lst_sweep import sweep_lst
+from neuro_pe.synthetic.lst_folder import LatinSquareFolder, read_lst_folder
+from neuro_pe.synthetic.lst_report import lst_text, write_lst_report
+from neuro_pe.synthetic.lst_sweep import LatinSquareSweep, sweep_lst
 from neuro_pe.synthetic.puzzles import (
     CONDITIONS,
     Puzzles,
@@ -24,6 +26,8 @@ from neuro_pe.synthetic.puzzles import (
 __all__ = [
     "CONDITIONS",
     "LatinSquareFit",
+    "LatinSquareFolder",
+    "LatinSquareSweep",
     "PuzzleSplits",
     "Puzzles",
     "classify",
@@ -32,9 +36,12 @@ __all__ = [
     "jaccard_dissimilarity",
     "load_puzzles",
     "lst_settings",
+    "lst_text",
+    "read_lst_folder",
     "read_puzzles",
     "solve",
     "split_puzzles",
     "sweep_lst",
+    "write_lst_report",
     "write_puzzles",
 ]

@@ -44,7 +44,8 @@ PUZZLES_AT_ONCE = 512
 METRICS = "metrics.tsv"
 
 # What is trained is the same; how it is trained differs.
-NETWORK = {"width": 160, "layers": 4, "heads": 1, "norm": "post", "batch_size": 128}
+NETWORK = {"width": 160, "layers": 4, "heads": 1, "norm": "post", "inject": "every-block"}
+START = {"sigma": 0.2, "batch_size": 128}
 RECIPES: dict[str, dict[str, Any]] = {
     "paper": {
         "optimizer": "adamw",
@@ -92,7 +93,7 @@ def lst_settings(recipe: str = "fast", **options: Any) -> FitSettings:
     if recipe not in RECIPES:
         msg = f"recipe: found {recipe!r}; expected one of {', '.join(RECIPES)}."
         raise InputError(msg)
-    return FitSettings(**{"inject": "every-block", **NETWORK, **RECIPES[recipe], **options})
+    return FitSettings(**{**NETWORK, **START, **RECIPES[recipe], **options})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
