@@ -25,7 +25,11 @@ COMMANDS = {
 }
 
 
-SETTINGS = {option.name for option in fields(FitSettings)}
+# How options are typed that Python calls by other names.
+OPTIONS = {option.name: option_name(option.name) for option in fields(FitSettings)}
+OPTIONS |= {f"n_{name}": f"--{name}" for name in ("regions", "modules", "subjects", "times")}
+OPTIONS |= {name: f"--{name}" for name in ("within", "between", "noise", "size", "puzzles")}
+OPTIONS["spectral_radius"] = "--spectral-radius"
 
 
 class _LazyGroup(click.Group):
@@ -108,7 +112,7 @@ def _one_line(error: Exception) -> str:
     text = " ".join(str(error).split())
     name, colon, rest = text.partition(":")
     # A setting is called as it was typed: `--mask-ratio`, not `mask_ratio`.
-    return f"{option_name(name)}{colon}{rest}" if name in SETTINGS else text
+    return f"{OPTIONS[name]}{colon}{rest}" if name in OPTIONS else text
 
 
 def _usage_line(error: click.ClickException) -> str:

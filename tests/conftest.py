@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from neuro_pe import Cohort, FitSettings, RegionTimeSeries, atlases, load_bids, train_models
+from neuro_pe.cli import main
 from neuro_pe.model_folder import ModelFolder, write_model_folder
 from neuro_pe.settings import option_name
 
@@ -240,3 +241,16 @@ def small_options(small):
         if getattr(small, option.name) != option.default
         for text in (option_name(option.name), str(getattr(small, option.name)))
     ]
+
+
+@pytest.fixture
+def call(capsys):
+    """Give the command line to a function; it returns exit status, output and errors."""
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as left:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return left.value.code, captured.out, captured.err
+
+    return run

@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 
 from neuro_pe import FitSettings
-from neuro_pe.cli import main
 from neuro_pe.cli._options import parse_values
 from neuro_pe.errors import InputError
 from neuro_pe.jobs import JobProgress
@@ -22,17 +21,6 @@ from neuro_pe.sweeps import fit_name, grid_settings
 
 SCRIPT = Path(sys.executable).parent / "neuro-pe"
 HEAVY = {"torch", "nilearn", "nibabel", "matplotlib", "sklearn", "distributed", "bct"}
-
-
-@pytest.fixture
-def call(capsys):
-    def run(*arguments):
-        with pytest.raises(SystemExit) as left:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return left.value.code, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from torch import nn
 from neuro_pe.comparison import procrustes_distance
 from neuro_pe.errors import InputError
 from neuro_pe.synthetic import (
+    PuzzleSplits,
     fit_lst,
     jaccard_dissimilarity,
     lst_settings,
@@ -18,7 +19,7 @@ from neuro_pe.synthetic import (
     split_puzzles,
     sweep_lst,
 )
-from neuro_pe.synthetic.lst import PuzzleSplits, accuracies, new_lst_network
+from neuro_pe.synthetic.lst import accuracies, new_lst_network
 from neuro_pe.synthetic.lst_folder import write_lst_folder
 from neuro_pe.synthetic.lst_report import lst_text, write_lst_report
 from neuro_pe.synthetic.lst_truth import (

@@ -1,20 +1,29 @@
 """Tasks with an exact ground truth, to see what positional encodings learn.
 
-The Latin Square Task: puzzles of a known solution and complexity, whose places form a grid.
+The Latin Square Task: puzzles of a known solution and complexity, whose places form a grid. NMAR:
+a network whose modules and weights are known.
 """
 
 from neuro_pe.synthetic._puzzles_files import load_puzzles, read_puzzles, write_puzzles
 from neuro_pe.synthetic._puzzles_generator import generate_puzzles
 from neuro_pe.synthetic.lst import (
     LatinSquareFit,
-    PuzzleSplits,
     fit_lst,
     lst_settings,
-    split_puzzles,
 )
 from neuro_pe.synthetic.lst_folder import LatinSquareFolder, read_lst_folder
 from neuro_pe.synthetic.lst_report import lst_text, write_lst_report
 from neuro_pe.synthetic.lst_sweep import LatinSquareSweep, sweep_lst
+from neuro_pe.synthetic.nmar import (
+    ModularNetwork,
+    make_network,
+    simulate,
+    simulate_cohort,
+)
+from neuro_pe.synthetic.nmar_ceiling import NoiseCeiling
+from neuro_pe.synthetic.nmar_report import nmar_text, write_nmar_report
+from neuro_pe.synthetic.nmar_sweep import NmarSweep, nmar_settings, sweep_nmar
+from neuro_pe.synthetic.puzzle_splits import PuzzleSplits, split_puzzles
 from neuro_pe.synthetic.puzzles import (
     CONDITIONS,
     Puzzles,
@@ -28,6 +37,9 @@ __all__ = [
     "LatinSquareFit",
     "LatinSquareFolder",
     "LatinSquareSweep",
+    "ModularNetwork",
+    "NmarSweep",
+    "NoiseCeiling",
     "PuzzleSplits",
     "Puzzles",
     "classify",
@@ -37,11 +49,18 @@ __all__ = [
     "load_puzzles",
     "lst_settings",
     "lst_text",
+    "make_network",
+    "nmar_settings",
+    "nmar_text",
     "read_lst_folder",
     "read_puzzles",
+    "simulate",
+    "simulate_cohort",
     "solve",
     "split_puzzles",
     "sweep_lst",
+    "sweep_nmar",
     "write_lst_report",
+    "write_nmar_report",
     "write_puzzles",
 ]

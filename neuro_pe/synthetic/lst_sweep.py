@@ -18,9 +18,10 @@ from neuro_pe.jobs import DaskCluster, Job, JobProgress, run_jobs
 from neuro_pe.model_folder import partial_path
 from neuro_pe.settings import FitSettings, uses_sigma
 from neuro_pe.sweeps import encoding_parts, grid_settings, option_parts, seeded
-from neuro_pe.synthetic.lst import fit_lst, lst_settings, split_puzzles
+from neuro_pe.synthetic.lst import fit_lst, lst_settings
 from neuro_pe.synthetic.lst_folder import LatinSquareFolder, read_lst_folder, write_lst_folder
 from neuro_pe.synthetic.lst_truth import attention_correlation, measure_fit
+from neuro_pe.synthetic.puzzle_splits import split_puzzles
 
 __all__ = ["LatinSquareSweep", "lst_job", "lst_name", "summarize_lst", "sweep_lst"]
 

@@ -1,0 +1,197 @@
+"""A sweep over simulated networks as people read it: printed table, figures, report."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from neuro_pe._report_page import PageFigure, page_figure
+from neuro_pe.comparison import cosine_similarity
+from neuro_pe.model_folder import read_model_folder
+from neuro_pe.plotting import COLOURS, INK, plot_similarity
+from neuro_pe.synthetic.nmar_sweep import SOURCES, NmarSweep, modules_of
+from neuro_pe.synthetic.page import PageTable, spread_text, table_text, write_page
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["nmar_tables", "nmar_text", "write_nmar_report"]
+
+LABELS = {"pe": "encoding", "change": "learned change", "fc": "functional connectivity"}
+PREDICTORS = ("noise_ceiling", "space_time_gaussian", "gaussian", "zero")
+READING = (
+    "MSE is that of hidden regions of unseen subjects, 1 being the variance of a region. The noise "
+    "ceiling is the posterior mean of the hidden values under the equations that made the data: "
+    "nothing can do better. Linear predictors were fitted to the same training subjects.",
+    "ARI compares communities found in the similarities with the true modules: 0 is chance, 1 is "
+    "equal. The resolution with the highest ARI is taken, for connectivity as for encodings.",
+    "The learned change is the encoding minus its start. A start with a large sigma hides what was "
+    "learned on top of it.",
+    "Weights: correlation, over pairs of regions, of similarity with the strength of the true "
+    "coupling in either direction.",
+    "Every seed draws a network, its noise and a model, and every setting has the same networks. "
+    "Intervals are over seeds. The F-test takes a fit as its unit and knows nothing of that "
+    "pairing.",
+)
+
+
+def nmar_tables(sweep: NmarSweep) -> list[PageTable]:
+    """Lay the numbers of a sweep out.
+
+    Parameters
+    ----------
+    sweep : NmarSweep
+    """
+    settings = sweep.settings.to_dict("records")
+    errors = PageTable(
+        title="Reconstruction of hidden regions",
+        text="Mean squared error on unseen subjects, mean over seeds.",
+        header=["setting", "seeds", "model", *PREDICTORS, "core-s"],
+        rows=[
+            [
+                row["fit"],
+                str(row["n_seeds"]),
+                *(_number(row, f"mse_{name}", digits=4) for name in ("model", *PREDICTORS)),
+                _number(row, "core_seconds", digits=0),
+            ]
+            for row in settings
+        ],
+    )
+    structure = PageTable(
+        title="Are the modules found?",
+        text="ARI with the true modules, mean over seeds [95 % interval]; similarity within minus "
+        "between modules (in-out); correlation with the true weights.",
+        header=[
+            "setting",
+            *(f"{what}: {name}" for what in ("ARI", "in-out", "weights") for name in SOURCES),
+        ],
+        rows=[
+            [
+                row["fit"],
+                *(_ari(row, name) for name in SOURCES),
+                *(_number(row, f"{name}_within_minus_between") for name in SOURCES),
+                *(_number(row, f"{name}_correlation_with_weights") for name in SOURCES),
+            ]
+            for row in settings
+        ],
+    )
+    return [errors, structure]
+
+
+def _ari(row: dict[Any, Any], source: str) -> str:
+    names = [f"{source}_ari{end}" for end in ("", "_low", "_high")]
+    return spread_text(*(row.get(name, np.nan) for name in names))
+
+
+def _number(row: dict[Any, Any], name: str, *, digits: int = 3) -> str:
+    value = row.get(name, np.nan)
+    return "" if pd.isna(value) else f"{value:.{digits}f}"
+
+
+def nmar_text(sweep: NmarSweep) -> str:
+    """Return what the end of a sweep prints."""
+    if not len(sweep.settings):
+        return "No fit succeeded, so there is nothing to compare."
+    lines = []
+    for table in nmar_tables(sweep):
+        lines += [f"{table.title}. {table.text}", table_text(table), ""]
+    return "\n".join([*lines, *_test_lines(sweep)]).rstrip()
+
+
+def _test_lines(sweep: NmarSweep) -> list[str]:
+    return [
+        f"F-test of the model's MSE over settings, noise {row['noise']:g}: F({row['df_between']}, "
+        f"{row['df_within']}) = {row['f']:.3g}, p = {row['p']:.2g}."
+        for row in sweep.tests.to_dict("records")
+    ]
+
+
+def write_nmar_report(sweep: NmarSweep, output_dir: str | os.PathLike[str]) -> Path:
+    """Write ``figures/`` and ``report.html`` into the folder of a sweep.
+
+    Parameters
+    ----------
+    sweep : NmarSweep
+    output_dir : path-like
+
+    Returns
+    -------
+    Path
+        Of the report.
+    """
+    n_failed = len(sweep.failed)
+    n_fits = len(sweep.table) - n_failed
+    return write_page(
+        output_dir,
+        title="Did the positional encoding find the modules of a simulated network?",
+        lead=f"NMAR: {n_fits} fits of {len(sweep.settings)} settings.",
+        notes=[f"{n_failed} fits failed and are left out."] if n_failed else [],
+        tables=nmar_tables(sweep),
+        figures=_figures(sweep, Path(output_dir)),
+        reading=[*READING, *_test_lines(sweep)],
+    )
+
+
+def _figures(sweep: NmarSweep, folder: Path) -> list[PageFigure]:
+    figures = []
+    learned = sweep.settings[sweep.settings["encoding"] == "learn"]
+    if learned["sigma"].nunique() > 1:
+        caption = (
+            "Agreement with the true modules, and error, against sigma: means over seeds. Dotted: "
+            "functional connectivity, and the noise ceiling."
+        )
+        figures.append(page_figure("nmar_sigma", caption, _plot_sigma(learned)))
+    done = sweep.table[(sweep.table["status"] == "done") & (sweep.table["encoding"] == "learn")]
+    if len(done):
+        first = done[done["seed"] == done["seed"].min()].sort_values("sigma")
+        for name in dict.fromkeys(first["name"].iloc[[0, -1]]):
+            [path] = folder.glob(f"*/{name}")
+            figures += _similarities(path)
+    return figures
+
+
+def _similarities(path: Path) -> list[PageFigure]:
+    model, modules = read_model_folder(path), modules_of(path)
+    found = []
+    for source, table in (
+        ("pe", model.positional_encoding),
+        ("change", model.positional_encoding_change),
+    ):
+        assert table is not None
+        similar = cosine_similarity(table.to_numpy())
+        matrix = pd.DataFrame(similar, index=table.index, columns=table.index)
+        drawn = plot_similarity(
+            matrix, modules, title=LABELS[source].capitalize(), label="cosine similarity"
+        )
+        caption = f"Similarity of regions, sorted by module: {LABELS[source]} of {path.name}."
+        found.append(page_figure(f"nmar_{source}_{path.name}", caption, drawn))
+    return found
+
+
+def _plot_sigma(learned: pd.DataFrame) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for number, (noise, rows) in enumerate(learned.groupby("noise")):
+        colour = COLOURS[number % len(COLOURS)]
+        rows = rows.sort_values("sigma")
+        for source, style in (("pe", "-"), ("change", "--"), ("fc", ":")):
+            mean = rows[f"{source}_ari"]
+            label = f"noise {noise:g}, {LABELS[source]}"
+            left.plot(rows["sigma"], mean, style, color=colour, marker=".", label=label)
+        right.plot(rows["sigma"], rows["mse_model"], "-", color=colour, marker=".")
+        right.plot(rows["sigma"], rows["mse_noise_ceiling"], ":", color=colour)
+    sigmas = sorted(learned["sigma"].unique())
+    for axes, label in ((left, "ARI with the true modules"), (right, "MSE of hidden regions")):
+        axes.set(xscale="log", xlabel="sigma", ylabel=label)
+        axes.set_xticks(sigmas, [f"{sigma:g}" for sigma in sigmas])
+        axes.minorticks_off()
+        axes.spines[["top", "right"]].set_visible(False)
+    left.axhline(0, color=INK, lw=0.5)
+    left.legend(frameon=False, fontsize="small")
+    return figure

@@ -1,0 +1,391 @@
+"""Sweeps over simulated networks: which encodings find the modules that connectivity hides."""
+
+import functools
+import hashlib
+import importlib
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from neuro_pe._baseline_cache import cached_errors
+from neuro_pe.comparison import matrix_correlation
+from neuro_pe.derivatives import read_table, write_table
+from neuro_pe.encodings import registered_modules
+from neuro_pe.errors import InputError
+from neuro_pe.experiment import train_models
+from neuro_pe.jobs import DaskCluster, Job, JobProgress, run_jobs
+from neuro_pe.model_folder import ModelFolder
+from neuro_pe.reconstruction import EvaluationSet
+from neuro_pe.report import compare_fits
+from neuro_pe.settings import FitSettings, uses_sigma
+from neuro_pe.sweeps import encoding_parts, grid_settings, option_parts, seeded
+from neuro_pe.synthetic.nmar import ModularNetwork, make_network, simulate_cohort
+from neuro_pe.synthetic.nmar_ceiling import NoiseCeiling
+from neuro_pe.timeseries import Cohort
+from neuro_pe.windows import WindowSource
+
+__all__ = [
+    "NETWORK",
+    "NmarSweep",
+    "modules_of",
+    "nmar_job",
+    "nmar_settings",
+    "summarize_nmar",
+    "sweep_nmar",
+]
+
+# A small network needs a small model; half the regions are hidden, as they say little of others.
+SMALL = {"width": 64, "heads": 4, "window": 4, "batch_size": 64, "epochs": 11}
+HALF = {"mask_ratio": 0.5, "test_mask_ratio": 0.5, "target_ratio": 0.5}
+NETWORK: dict[str, Any] = {
+    "n_regions": 40,
+    "n_modules": 4,
+    "within": 0.3,
+    "between": 0.015,
+    "spectral_radius": 0.9,
+    "n_subjects": 10,
+    "n_times": 2000,
+}
+SPLIT: dict[str, Any] = {"test_subjects": 0.2, "validation_subjects": 0.1}
+SOURCES = ("pe", "change", "fc")
+STATISTICS = ("ari", "ari_matched", "q_partition", "within", "between")
+COLUMNS = ["fit", "encoding", "sigma", "noise", "seed", "core_seconds", "predictor", "mse"]
+COLUMNS += ["source", *STATISTICS, "correlation_with_weights", "ari_null", "ari_p"]
+BASELINES = "baselines"
+N_PERMUTATIONS = 200
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NmarSweep:
+    """What came of a sweep.
+
+    Parameters
+    ----------
+    table : DataFrame
+        A row a fit: ``name, status, error``, options, results (``sweep.tsv``).
+    results : DataFrame
+        ``nmar.tsv``: for each fit a row a predictor (errors on unseen subjects) and a row a
+        source (``pe``, ``change``, ``fc``: what it says of the modules).
+    settings : DataFrame
+        A row a setting (:func:`summarize_nmar`).
+    tests : DataFrame
+        ``noise, f, df_between, df_within, p``: one-way F-test of the model's MSE over settings.
+    """
+
+    table: pd.DataFrame
+    results: pd.DataFrame
+    settings: pd.DataFrame
+    tests: pd.DataFrame
+
+    @property
+    def failed(self) -> pd.DataFrame:
+        """Rows of the fits that failed."""
+        return self.table[self.table["status"] != "done"]
+
+
+def nmar_settings(**options: Any) -> FitSettings:
+    """Return settings that suit a simulated network of some dozens of regions.
+
+    Parameters
+    ----------
+    **options
+        Fields of :class:`neuro_pe.settings.FitSettings` that shall differ.
+
+    Examples
+    --------
+    >>> from neuro_pe.synthetic import nmar_settings
+    >>> nmar_settings(sigma=0.2).window
+    4
+    """
+    return FitSettings(**{**SMALL, **HALF, **options})
+
+
+def sweep_nmar(
+    *,
+    output_dir: str | os.PathLike[str],
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    noises: Sequence[float] = (1.0,),
+    network: Mapping[str, Any] | None = None,
+    n_seeds: int = 1,
+    n_workers: int | None = None,
+    dask: DaskCluster | None = None,
+    progress: Callable[[JobProgress], None] | None = None,
+) -> NmarSweep:
+    """Simulate a network a seed, fit a model for every setting, and look for the modules.
+
+    The same call again does only what is missing.
+
+    Parameters
+    ----------
+    output_dir : path-like
+        Gets a folder a simulated network (``noise-1_seed-0``) with ``modules.tsv``, which
+        ``compare-networks`` takes as a partition, and a model folder a fit; ``sweep.tsv`` and
+        ``nmar.tsv``.
+    grid : mapping of str to sequence
+        Values of options of :class:`neuro_pe.settings.FitSettings`, as ``{"sigma": [0.1, 1]}``.
+    noises : sequence of float
+        Standard deviations of each region's own noise.
+    network : mapping or None
+        ``n_regions``, ``n_modules``, ``within``, ``between``, ``spectral_radius`` (see
+        :func:`make_network`), ``n_subjects`` and ``n_times`` (see :func:`simulate_cohort`), where
+        they shall differ from :data:`NETWORK`.
+    n_seeds : int
+        Each draws a network, its noise and a model.
+    n_workers : int or None
+        Processes on this machine, each with one thread; None is one a core.
+    dask : DaskCluster or None
+        Takes the place of processes on this machine.
+    progress : callable or None
+        Called when fits have been started and when one ends.
+
+    Raises
+    ------
+    InputError
+        If options are wrong, or the folder holds something else.
+
+    Examples
+    --------
+    >>> from neuro_pe.synthetic import sweep_nmar
+    >>> result = sweep_nmar(output_dir="nmar", n_seeds=10, grid={
+    ...     "encoding": ["learn", "random", "nope"], "sigma": [0.1, 1]})  # doctest: +SKIP
+    """
+    jobs = _jobs(dict(grid or {}), noises, dict(network or {}), n_seeds)
+    folder = Path(output_dir).resolve()
+    context = {"output_dir": os.fspath(folder), "modules": registered_modules()}
+    table = run_jobs(
+        jobs,
+        nmar_job,
+        output_dir=output_dir,
+        prepare=lambda: context,
+        is_there=lambda job: _model_path(job, folder).is_dir(),
+        n_workers=n_workers,
+        dask=dask,
+        progress=progress,
+    )
+    results = _long(table[table["status"] == "done"])
+    if os.access(folder, os.W_OK):  # else it has been said
+        write_table(results, folder / "nmar.tsv")
+    return NmarSweep(
+        table=table, results=results, settings=summarize_nmar(results), tests=_f_tests(results)
+    )
+
+
+def _jobs(
+    grid: dict[str, Any], noises: Sequence[float], network: dict[str, Any], n_seeds: int
+) -> list[Job]:
+    unknown = sorted(set(network) - set(NETWORK))
+    if unknown:
+        msg = f"network: unknown option {unknown[0]!r}; expected some of {', '.join(NETWORK)}."
+        raise InputError(msg)
+    network = {**NETWORK, **network}
+    usual = {name: [value] for name, value in asdict(nmar_settings()).items()}
+    settings = seeded(grid_settings({**usual, **grid}), n_seeds)
+    for each in settings:  # refused before anything is written
+        _network(network, each.seed)
+        for name, least in (("n_subjects", 3), ("n_times", each.window)):
+            if network[name] < least:
+                msg = f"{name}: found {network[name]}; expected {least} at least."
+                raise InputError(msg)
+    jobs: dict[str, Job] = {}
+    for noise in noises:
+        if not (noise > 0 and np.isfinite(noise)):
+            msg = f"noise: found {noise}; expected a number over 0."
+            raise InputError(msg)
+        for each in settings:
+            name = _name(each, noise=noise, network=network)
+            arguments = {"task": "nmar", "noise": float(noise), **network, **asdict(each)}
+            jobs[name] = Job(name=name, arguments=arguments)
+    return list(jobs.values())
+
+
+def _name(settings: FitSettings, *, noise: float, network: Mapping[str, Any]) -> str:
+    parts = [*encoding_parts(settings), *_data_parts({**network, "noise": noise})]
+    named = ("encoding", "sigma", "seed")
+    parts += option_parts(settings, nmar_settings(), leave_out=named)
+    return "_".join([*parts, f"seed-{settings.seed}"])
+
+
+def _model_path(job: Job, folder: Path) -> Path:
+    """Each simulated network has a folder of its own: its fits are of the same data."""
+    parts = [*_data_parts(job.arguments), f"seed-{job.arguments['seed']}"]
+    return folder / "_".join(parts) / job.name
+
+
+def _data_parts(options: Mapping[str, Any]) -> list[str]:
+    """Return the parts of a name that say what was simulated."""
+    changed = [
+        f"{name.removeprefix('n_').replace('_', '-')}-{options[name]:g}"
+        for name in NETWORK
+        if options[name] != NETWORK[name]
+    ]
+    return [f"noise-{options['noise']:g}", *changed]
+
+
+def _network(options: Mapping[str, Any], seed: int) -> ModularNetwork:
+    drawn = ("n_regions", "n_modules", "within", "between", "spectral_radius")
+    return make_network(seed=seed, **{name: options[name] for name in drawn})
+
+
+def nmar_job(job: Job, context: dict[str, Any]) -> dict[str, Any]:
+    """Do one fit of a sweep and return its row of the table."""
+    for module in context["modules"]:
+        importlib.import_module(module)
+    folder = Path(context["output_dir"])
+    names = [option.name for option in fields(FitSettings)]
+    settings = FitSettings.from_mapping({name: job.arguments[name] for name in names})
+    key = json.dumps({name: job.arguments[name] for name in (*NETWORK, "noise", "seed")})
+    network, cohort = _simulated(key)
+    path = _model_path(job, folder)
+    path.parent.mkdir(exist_ok=True)
+    write_table(network.modules.reset_index(), path.parent / "modules.tsv")
+    baselines = folder / BASELINES
+    [model] = train_models(
+        cohort,
+        output_dir=path.parent,
+        settings=settings,
+        folder_name=job.name,
+        baselines_dir=baselines,
+        resume=True,
+        **SPLIT,
+    )
+    test = model.metrics[model.metrics["split"] == "test"].set_index("predictor")["mse"]
+    results = {"core_seconds": float(model.metrics["seconds"].max())}
+    results |= {f"mse_{name}": float(error) for name, error in test.items()}
+    results["mse_noise_ceiling"] = _ceiling(network, cohort, model, job, baselines)
+    return results | _structure(model, network)
+
+
+@functools.lru_cache(maxsize=2)
+def _simulated(key: str) -> tuple[ModularNetwork, Cohort]:
+    options = json.loads(key)
+    network = _network(options, options["seed"])
+    how = {name: options[name] for name in ("n_subjects", "n_times", "noise", "seed")}
+    return network, simulate_cohort(network, **how)
+
+
+def modules_of(path: Path) -> pd.Series:
+    """Return the true modules of the regions of a fit, from the folder that it stands in."""
+    return read_table(path.parent / "modules.tsv", index="name")["module"]
+
+
+def _ceiling(
+    network: ModularNetwork, cohort: Cohort, model: ModelFolder, job: Job, folder: Path
+) -> float:
+    """Return the lowest MSE that can be expected on the hidden values of the test subjects."""
+    subjects = list(model.subjects.loc[model.subjects["split"] == "test", "subject"])
+    window, ratio = model.settings.window, model.settings.test_mask_ratio
+
+    def compute() -> dict[tuple[str, str], tuple[np.ndarray, float]]:
+        started = time.process_time()
+        imputer = NoiseCeiling(network, noise=job.arguments["noise"])
+        held_out = EvaluationSet(
+            WindowSource(cohort.select_subjects(subjects), window=window), mask_ratio=ratio
+        )
+        errors = held_out.errors(imputer)
+        return {("test", imputer.name): (errors, time.process_time() - started)}
+
+    content = json.dumps([model.data["fingerprint"], subjects, window, ratio, "noise_ceiling"])
+    key = hashlib.sha256(content.encode()).hexdigest()[:16]
+    total, _ = cached_errors(folder, key, compute)["test", NoiseCeiling.name]
+    return float(total[0].sum() / total[2].sum())
+
+
+def _structure(model: ModelFolder, network: ModularNetwork) -> dict[str, float]:
+    """Say what encoding, learned change and functional connectivity know of modules and weights."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that some encodings leave nothing to compare
+        comparison = compare_fits([model], partition=network.modules, n_permutations=N_PERMUTATIONS)
+    table = comparison.table
+    table = table[(table["network"] == "all") & table["statistic"].isin(STATISTICS)]
+    found: dict[str, float] = {}
+    for row in table.to_dict("records"):
+        found[f"{row['source']}_{row['statistic']}"] = row["value"]
+        if row["statistic"] == "ari":
+            found |= {
+                f"{row['source']}_ari_null": row["null_mean"],
+                f"{row['source']}_ari_p": row["p"],
+            }
+    coupling = np.abs(network.weights) + np.abs(network.weights.T)
+    for (_, source), similar in comparison.similarities.items():
+        order = list(network.modules.index)
+        matrix = similar.loc[order, order].to_numpy()
+        found[f"{source}_correlation_with_weights"] = matrix_correlation(matrix, coupling)
+    return found
+
+
+def _long(done: pd.DataFrame) -> pd.DataFrame:
+    """Return ``nmar.tsv``: a row a fit and predictor, then a row a fit and source."""
+    rows = []
+    for row in done.to_dict("records"):
+        sigma = row["sigma"] if uses_sigma(row["encoding"]) else np.nan
+        shared = {"fit": row["name"].rpartition("_seed-")[0], "sigma": sigma}
+        shared |= {name: row[name] for name in ("encoding", "noise", "seed", "core_seconds")}
+        errors = {name: value for name, value in row.items() if str(name).startswith("mse_")}
+        rows += [
+            {**shared, "predictor": str(name).removeprefix("mse_"), "mse": value}
+            for name, value in errors.items()
+        ]
+        for source in SOURCES:
+            own = {name: row.get(f"{source}_{name}", np.nan) for name in COLUMNS[9:]}
+            if pd.notna(own["ari"]):
+                rows.append({**shared, "source": source, **own})
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def summarize_nmar(results: pd.DataFrame) -> pd.DataFrame:
+    """Bring the seeds of each setting together.
+
+    Parameters
+    ----------
+    results : DataFrame
+        ``nmar.tsv``.
+
+    Returns
+    -------
+    DataFrame
+        A row a setting: ``fit, encoding, sigma, noise, n_seeds, core_seconds``; ``mse_`` of every
+        predictor; ``ari``, ``within_minus_between`` and ``correlation_with_weights`` of every
+        source, with ``_low`` and ``_high`` for ARI (95 % interval over seeds, t distribution).
+    """
+    rows = []
+    for fit, group in results.groupby("fit", sort=False):
+        first = group.iloc[0]
+        row = {"fit": fit} | {name: first[name] for name in ("encoding", "sigma", "noise")}
+        row |= {"n_seeds": group["seed"].nunique(), "core_seconds": group["core_seconds"].mean()}
+        errors = group.groupby("predictor")["mse"].mean()
+        row |= {f"mse_{name}": value for name, value in errors.items()}
+        for source, own in group.groupby("source"):
+            values = own["ari"].to_numpy(dtype=float)
+            half = np.nan
+            if len(values) > 1:
+                half = float(stats.t.ppf(0.975, len(values) - 1) * stats.sem(values))
+            mean = float(values.mean())
+            row |= {f"{source}_ari": mean, f"{source}_ari_low": mean - half}
+            row |= {f"{source}_ari_high": mean + half}
+            row[f"{source}_within_minus_between"] = (own["within"] - own["between"]).mean()
+            row[f"{source}_correlation_with_weights"] = own["correlation_with_weights"].mean()
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _f_tests(results: pd.DataFrame) -> pd.DataFrame:
+    """Test at each noise whether the model's errors differ between settings."""
+    rows = []
+    model = results[results["predictor"] == "model"]
+    for noise, group in model.groupby("noise"):
+        samples = [part["mse"].to_numpy() for _, part in group.groupby("fit")]
+        within = sum(map(len, samples)) - len(samples)
+        if len(samples) > 1 and within > 0:
+            test = stats.f_oneway(*samples)
+            row = {"noise": noise, "f": test.statistic, "p": test.pvalue}
+            rows.append({**row, "df_between": len(samples) - 1, "df_within": within})
+    return pd.DataFrame(rows, columns=["noise", "f", "df_between", "df_within", "p"])

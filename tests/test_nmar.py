@@ -1,0 +1,225 @@
+"""Simulated networks with modules: the process, its ceiling, and what sweeps say of it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from neuro_pe.errors import InputError
+from neuro_pe.model_folder import read_model_folder
+from neuro_pe.synthetic import (
+    NoiseCeiling,
+    make_network,
+    nmar_settings,
+    nmar_text,
+    simulate,
+    simulate_cohort,
+    sweep_nmar,
+    write_nmar_report,
+)
+from neuro_pe.synthetic.nmar import BURN_IN, ModularNetwork
+
+
+class TestNetwork:
+    def test_shares_of_connections(self):
+        network = make_network(n_regions=400, n_modules=4, within=0.3, between=0.02, seed=1)
+        connected = network.weights != 0
+        labels = network.modules.to_numpy()
+        same = labels[:, None] == labels
+        off = ~np.eye(400, dtype=bool)
+        assert connected[same & off].mean() == pytest.approx(0.3, abs=0.01)
+        assert connected[~same].mean() == pytest.approx(0.02, abs=0.003)
+        assert not connected[~off].any()
+
+    def test_it_is_scaled(self):
+        network = make_network(spectral_radius=0.5)
+        assert network.spectral_radius == pytest.approx(0.5)
+        assert list(network.modules.value_counts()) == [10] * 4
+
+    def test_the_seed_draws_it(self):
+        assert (make_network(seed=3).weights == make_network(seed=3).weights).all()
+        assert (make_network(seed=3).weights != make_network(seed=4).weights).any()
+
+    @pytest.mark.parametrize(
+        ("options", "match"),
+        [
+            ({"n_modules": 3}, "n_modules: found 3"),
+            ({"n_modules": 40}, "n_modules: found 40"),
+            ({"within": 1.5}, "within: found 1.5"),
+            ({"spectral_radius": 1.0}, "spectral_radius: found 1"),
+            ({"within": 0, "between": 0}, "has no cycle"),
+        ],
+    )
+    def test_refused(self, options, match):
+        with pytest.raises(InputError, match=match):
+            make_network(**options)
+
+
+class TestSimulation:
+    def test_every_step_follows_the_equation(self):
+        network = make_network(n_regions=10, n_modules=2, within=0.8)
+        values = simulate(network, n_times=5000, noise=0.7, seed=1).values.astype(float)
+        left = values[1:] - np.tanh(values[:-1]) @ network.weights.T
+        # What is left is each region's own noise: of its SD, white, of nobody else.
+        np.testing.assert_allclose(left.std(axis=0), 0.7, rtol=0.04)
+        together = np.corrcoef(np.hstack([left[1:], left[:-1]]).T)
+        np.fill_diagonal(together, 0)
+        assert abs(together).max() < 0.07
+        assert len(values) == 5000
+
+    def test_the_start_is_forgotten(self):
+        """After the burn-in, states from different starts with the same noise are the same."""
+        network = make_network()
+        x, y = np.full(40, 50.0), np.zeros(40)
+        for _ in range(BURN_IN):
+            x, y = network.weights @ np.tanh(x), network.weights @ np.tanh(y)
+        assert abs(x - y).max() < 1e-6
+
+    def test_subjects_share_the_network_alone(self):
+        cohort = simulate_cohort(make_network(), n_subjects=3, n_times=400)
+        assert cohort.subjects == ["01", "02", "03"]
+        first, second = cohort[0].values[:, 0], cohort[1].values[:, 0]
+        assert abs(np.corrcoef(first, second)[0, 1]) < 0.2
+        again = simulate_cohort(make_network(), n_subjects=3, n_times=400)
+        np.testing.assert_array_equal(again[2].values, cohort[2].values)
+
+    @pytest.mark.parametrize(
+        ("options", "match"), [({"n_times": 0}, "n_times"), ({"noise": 0}, "noise")]
+    )
+    def test_refused(self, options, match):
+        with pytest.raises(InputError, match=match):
+            simulate(make_network(), **options)
+
+
+class TestCeiling:
+    def test_where_the_network_is_linear(self):
+        """With little noise tanh(x) is x, and the posterior mean has a closed form."""
+        network = make_network(n_regions=12, n_modules=2, within=0.6, seed=2)
+        window, noise = 3, 0.01
+        ceiling = NoiseCeiling(network, noise=noise)
+        values = simulate(network, n_times=600, noise=noise, seed=4).values / ceiling.scale
+        windows = values.reshape(-1, window, 12).transpose(0, 2, 1).astype(np.float64)
+        visible, hidden = np.arange(0, 12, 2), np.arange(1, 12, 2)
+
+        # Stationary covariance S = W S W' + noise^2, lagged by powers of W.
+        weights = network.weights
+        covariance = np.eye(12) * noise**2
+        total = covariance.copy()
+        for _ in range(400):
+            covariance = weights @ covariance @ weights.T
+            total += covariance
+        lags = [np.linalg.matrix_power(weights, lag) @ total for lag in range(window)]
+        blocks = [
+            [lags[i - j] if i >= j else lags[j - i].T for j in range(window)] for i in range(window)
+        ]
+        whole = np.block(blocks) / np.outer(np.tile(ceiling.scale, 3), np.tile(ceiling.scale, 3))
+        seen = np.concatenate([visible + 12 * time for time in range(window)])
+        unseen = np.concatenate([hidden + 12 * time for time in range(window)])
+        flat = windows.transpose(0, 2, 1).reshape(len(windows), -1)
+        gain = np.linalg.solve(whole[np.ix_(seen, seen)], whole[np.ix_(seen, unseen)])
+        exact = (flat[:, seen] @ gain).reshape(-1, window, 6).transpose(0, 2, 1)
+
+        predicted = ceiling.predict(windows, visible, hidden)
+        truth = windows[:, hidden]
+        assert np.mean((predicted - exact) ** 2) < 0.02 * np.mean((truth - exact) ** 2)
+        assert 0.6 < np.mean(ceiling.acceptance) < 0.95
+
+    def test_hidden_values_are_not_read(self):
+        network = make_network(n_regions=8, n_modules=2, within=0.9)
+        windows = np.random.default_rng(0).normal(size=(5, 8, 4))
+        visible, hidden = np.arange(4), np.arange(4, 8)
+        first = NoiseCeiling(network, noise=1.0).predict(windows, visible, hidden)
+        windows[:, hidden] = 99.0
+        second = NoiseCeiling(network, noise=1.0).predict(windows, visible, hidden)
+        np.testing.assert_array_equal(first, second)
+
+    def test_one_region_drives_another(self):
+        """The effect is past tanh, far from linear: only the true equation knows."""
+        weights = np.array([[0.0, 0.01], [0.8, 0.0]])
+        modules = pd.Series(["a", "b"], index=["r1", "r2"])
+        network = ModularNetwork(weights=weights, modules=modules)
+        ceiling = NoiseCeiling(network, noise=3.0)
+        values = simulate(network, n_times=4000, noise=3.0, seed=1).values / ceiling.scale
+        windows = values.reshape(-1, 2, 2).transpose(0, 2, 1)
+        predicted = ceiling.predict(windows, np.array([0]), np.array([1]))
+        expected = 0.8 * np.tanh(windows[:, 0, 0] * ceiling.scale[0]) / ceiling.scale[1]
+        assert np.corrcoef(predicted[:, 0, 1], expected)[0, 1] > 0.95
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:only 3 training steps")
+
+GRID = {"encoding": ["learn", "nope"], "sigma": [0.1, 1.0], "epochs": [1], "width": [16]}
+SMALL = {"n_regions": 12, "n_modules": 2, "n_subjects": 5, "n_times": 200, "within": 0.6}
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("nmar")
+    return folder, sweep_nmar(output_dir=folder, grid=GRID, network=SMALL, n_seeds=2)
+
+
+class TestSweep:
+    def test_tables(self, swept):
+        folder, sweep = swept
+        assert (sweep.table["status"] == "done").all()
+        assert len(sweep.settings) == 3
+        assert list(sweep.settings["n_seeds"]) == [2, 2, 2]
+        table = pd.read_csv(folder / "nmar.tsv", sep="\t", na_values="n/a")
+        predictors = {"model", "zero", "visible_mean", "gaussian", "space_time_gaussian"}
+        assert set(table["predictor"].dropna()) == predictors | {"noise_ceiling"}
+        assert set(table.loc[table["encoding"] == "nope", "source"].dropna()) == {"fc"}
+        errors = table.dropna(subset="mse").groupby(["seed", "predictor"])["mse"]
+        # The same hidden values for all settings of a seed.
+        assert errors.nunique().drop("model", level="predictor").eq(1).all()
+        assert (table["seed"].nunique(), len(sweep.tests)) == (2, 1)
+
+    def test_each_network_has_a_folder_for_compare_networks(self, swept):
+        folder, _ = swept
+        places = sorted(folder.glob("noise-1_*"))
+        assert [place.name.rpartition("_")[2] for place in places] == ["seed-0", "seed-1"]
+        modules = pd.read_csv(places[0] / "modules.tsv", sep="\t", index_col="name")["module"]
+        [path] = places[0].glob("*sigma-0.1*")
+        assert list(read_model_folder(path).regions["name"]) == list(modules.index)
+
+    def test_again_does_nothing(self, swept):
+        folder, sweep = swept
+        before = (folder / "sweep.tsv").stat().st_mtime_ns
+        again = sweep_nmar(output_dir=folder, grid=GRID, network=SMALL, n_seeds=2)
+        assert (folder / "sweep.tsv").stat().st_mtime_ns == before
+        pd.testing.assert_frame_equal(again.settings, sweep.settings)
+
+    def test_the_report(self, swept):
+        folder, sweep = swept
+        page = write_nmar_report(sweep, folder).read_text(encoding="utf-8")
+        assert page.count("data:image/png;base64,") == 5
+        for row in sweep.settings.to_dict("records"):
+            assert f"<td>{row['mse_noise_ceiling']:.4f}</td>" in page
+        text = nmar_text(sweep)
+        assert "F-test of the model's MSE over settings, noise 1: F(2, 3)" in text
+        assert f"{sweep.settings['fc_ari'].iloc[0]:.3f} [" in text
+
+    def test_modules_are_found(self, tmp_path):
+        """Modules of few, strong connections; chance is 0."""
+        network = {**SMALL, "n_times": 2000, "between": 0.0}
+        grid = {"epochs": [30], "width": [32]}
+        sweep = sweep_nmar(output_dir=tmp_path, grid=grid, network=network, n_workers=1)
+        assert sweep.settings["change_ari"].item() > 0.5
+        assert sweep.settings["mse_model"].item() < sweep.settings["mse_zero"].item()
+
+    @pytest.mark.parametrize(
+        ("options", "match"),
+        [
+            ({"noises": [0.0]}, "noise"),
+            ({"network": {"regions": 4}}, "unknown option 'regions'"),
+            ({"network": {"n_modules": 7}}, "n_modules"),
+            ({"grid": {"sigma": [-1.0]}}, "sigma"),
+        ],
+    )
+    def test_refused_before_anything_is_written(self, options, match, tmp_path):
+        with pytest.raises(InputError, match=match):
+            sweep_nmar(output_dir=tmp_path / "out", **options)
+        assert not (tmp_path / "out").exists()
+
+
+def test_settings():
+    assert nmar_settings(sigma=2.0).sigma == 2.0
+    assert nmar_settings().mask_ratio == nmar_settings().test_mask_ratio == 0.5
