@@ -177,14 +177,14 @@ def make_optimizers(model: Any, settings: FitSettings) -> list[torch.optim.Optim
         groups.append(
             {"params": matrices, "weight_decay": settings.weight_decay, "peak": settings.lr}
         )
-        return [torch.optim.AdamW(groups)]
+        return [torch.optim.AdamW(groups, fused=True)]
     muon = torch.optim.Muon(
         [{"params": matrices, "peak": settings.muon_lr}],
         lr=settings.muon_lr,
         weight_decay=settings.weight_decay,
         adjust_lr_fn="match_rms_adamw",
     )
-    return [torch.optim.AdamW(groups), muon]
+    return [torch.optim.AdamW(groups, fused=True), muon]
 
 
 def learning_rate_factor(progress: float) -> float:

@@ -23,6 +23,7 @@ from neuro_pe.fitting import METRICS
 from neuro_pe.imputed_derivative import COLUMNS as IMPUTATION
 from neuro_pe.reconstruction import NO_REGION_ERRORS
 from neuro_pe.settings import ENCODINGS
+from neuro_pe.synthetic import lst_sweep, nmar_sweep
 
 CHECKOUT = Path(__file__).parents[1]
 FOLDERS = {
@@ -279,6 +280,9 @@ def test_files_page_names_every_column():
         *NO_REGION_ERRORS.columns,
         *COLUMNS,
         *IMPUTATION,
+        *lst_sweep.ACCURACIES,
+        *lst_sweep.STRUCTURE,
+        *nmar_sweep.COLUMNS,
         "fit",
         "kept",
         "reason",

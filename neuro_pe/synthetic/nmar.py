@@ -198,7 +198,7 @@ def simulate_cohort(
     --------
     >>> from neuro_pe.synthetic import make_network, simulate_cohort
     >>> simulate_cohort(make_network(), n_subjects=3, n_times=100)
-    Cohort(3 subjects, 3 runs, 40 regions)
+    Cohort(3 subjects, 3 runs, 40 regions, atlas=None, tr=None)
     """
     if n_subjects < 1:
         msg = f"n_subjects: found {n_subjects}; expected a whole number of 1 or more."
