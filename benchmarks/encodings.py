@@ -1,6 +1,7 @@
 """The brain experiment of Ito et al. (2025): encodings and sigmas, and what they learn.
 
     python benchmarks/encodings.py --bids-dir DIR --output-dir DIR [--partition FILE.tsv]
+        [--epochs N] [--other-masks 0.15,0.5,0.75]
 
 DIR holds region time series of 20 subjects or more. The last fifth of the subjects tests, the
 tenth before it validates, so nobody is in two splits; all models are judged with 90 % of the
@@ -42,7 +43,6 @@ from neuro_pe.sweeps import summarize_sweep, sweep_text
 SIGMAS = (0.01, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 FIXED = ("random", "nope", "1d-fixed", "3d-fixed", "rope", "rope-3d", "relative")
 MORE = ("coordinates", "fourier", "laplacian", "gradient", "alibi-3d")
-OTHER_MASKS = (0.15, 0.5, 0.75)
 STATISTICS = ["within", "between", "within_minus_between", "ari", "n_communities", "gamma_found"]
 STATISTICS += ["ari_matched", "n_communities_matched", "q_partition", "q_found"]
 
@@ -54,7 +54,8 @@ def main() -> None:
     parser.add_argument("--partition", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--workers", type=int)
-    parser.add_argument("--epochs", type=int, help="Fewer, to try the command out.")
+    parser.add_argument("--epochs", type=int, help="Of every fit; the default is that of train.")
+    parser.add_argument("--other-masks", default="0.15,0.5,0.75", help="May be empty.")
     options = parser.parse_args()
     subjects = npe.load_bids(options.bids_dir).subjects
     n_test, n_validation = len(subjects) // 5, max(1, len(subjects) // 10)
@@ -74,15 +75,17 @@ def main() -> None:
     fixed = first.settings[first.settings["encoding"].isin(FIXED)]
     best = fixed.loc[fixed["validation_mse"].idxmin(), "encoding"]
     others = [
-        FitSettings(encoding=encoding, sigma=sigma, mask_ratio=mask_ratio, **base)
-        for mask_ratio in OTHER_MASKS
+        FitSettings(encoding=encoding, sigma=sigma, mask_ratio=float(mask_ratio), **base)
+        for mask_ratio in filter(None, options.other_masks.split(","))
         for encoding, sigma in (("learn", 0.1), ("learn", 1.0), (str(best), 0.1))
     ]
-    second = npe.sweep(
-        options.bids_dir, output_dir=options.output_dir / "other-masks", settings=others, **shared
-    )
-    print(sweep_text(second))
-    models = find_model_folders([folder, options.output_dir / "other-masks"])
+    folders, tables = [folder], [first.table]
+    if others:
+        folders.append(options.output_dir / "other-masks")
+        second = npe.sweep(options.bids_dir, output_dir=folders[1], settings=others, **shared)
+        print(sweep_text(second))
+        tables.append(second.table)
+    models = find_model_folders(folders)
     partitions = {
         "cole-anticevic": (
             choose_partition(models, str(options.partition))
@@ -92,7 +95,7 @@ def main() -> None:
         "yeo7": choose_partition(models, "yeo7"),
     }
     fits = describe(models, partitions, options.output_dir)
-    table = pd.concat([first.table, second.table], ignore_index=True)
+    table = pd.concat(tables, ignore_index=True)
     fits = fits.merge(table[["name", "validation_mse", "test_mse", "core_seconds"]], on="name")
     save(fits, options.output_dir / "fits.tsv")
     save(summarize_sweep(table).settings, options.output_dir / "settings.tsv")

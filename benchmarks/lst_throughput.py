@@ -36,6 +36,7 @@ class UsualBlock(nn.Module):
         )
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Update all tokens."""
         tokens = tokens + self.encoding
         added, _ = self.attention(tokens, tokens, tokens)
         tokens = self.norms[0](tokens + added)
@@ -52,6 +53,7 @@ class UsualNetwork(nn.Module):
         self.readout = nn.Linear(width, 4)
 
     def forward(self, cells: torch.Tensor) -> torch.Tensor:
+        """Answer from the last token."""
         tokens = self.embed(functional.one_hot(cells, 6)[..., 1:].float())
         for block in self.blocks:
             tokens = checkpoint(block, tokens, use_reentrant=False)
