@@ -55,7 +55,9 @@ wheel: .venv/installed-test
 	@$(BIN)/python -m zipfile --list $(WHEEL)/neuro_pe-*.whl > $(WHEEL)/content.txt
 	@for file in licenses/LICENSE licenses/atlases/LICENSES/CBIG_MIT.txt licenses/neuro_pe/demo_data/LICENSE.txt \
 	  neuro_pe/atlases/LICENSES/SOURCES.md neuro_pe/demo_data/LICENSE.txt neuro_pe/demo_data/sub-12/ \
-	  neuro_pe/report_template.html neuro_pe/py.typed; do \
+	  neuro_pe/report_template.html neuro_pe/report_style.css neuro_pe/py.typed \
+	  neuro_pe/synthetic/page.html neuro_pe/synthetic/data/LICENSE.txt \
+	  neuro_pe/synthetic/data/puzzle_data_original.csv licenses/neuro_pe/synthetic/data/LICENSE.txt; do \
 	  grep -q "$$file" $(WHEEL)/content.txt || { echo "The wheel lacks $$file."; exit 1; }; \
 	done
 	$(PYTHON) -m venv $(WHEEL)/venv
