@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from neuro_pe.encodings import PositionalEncoding, fused_attention, reset_linear
+from neuro_pe.encodings import Places, PositionalEncoding, fused_attention, reset_linear
 
 __all__ = ["Block", "EncodedTransformer", "MaskedRegionTransformer", "take_regions"]
 
@@ -160,11 +160,11 @@ class EncodedTransformer(nn.Module):
             asking, rows = tokens, regions
             if last_only and number == len(self.encoder) - 1:
                 asking, rows = tokens[:, -1:], regions[:, -1:]
+            at = Places(rows=rows, columns=regions, block=number)
             if maps is not None:
                 pair = cast(Block, block).query_and_key(asking, tokens)
-                maps.append(self._first.scores(*pair, rows, regions, number).softmax(dim=-1))
-            attend = partial(self._first.attend, rows=rows, columns=regions, block=number)
-            tokens = block(asking, tokens, attend)
+                maps.append(self._first.scores(*pair, at).softmax(dim=-1))
+            tokens = block(asking, tokens, partial(self._first.attend, at=at))
         return tokens
 
 
@@ -253,8 +253,9 @@ class MaskedRegionTransformer(EncodedTransformer):
         if len(self.encodings) > 1:
             encoded = self._add(encoded, -1, visible)
         asking = self._add(blank, -1, hidden)
-        attend = partial(self._first.attend, rows=hidden, columns=visible, block=len(self.encoder))
-        return self.readout(self.norm(self.decoder(asking, encoded, attend)))
+        at = Places(rows=hidden, columns=visible, block=len(self.encoder))
+        decoded = self.decoder(asking, encoded, partial(self._first.attend, at=at))
+        return self.readout(self.norm(decoded))
 
     def encode(self, windows: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
         """Encode the visible regions.

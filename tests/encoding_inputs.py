@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from neuro_pe.encodings import make_encoding
+from neuro_pe.encodings import Places, make_encoding
 
 INPUTS = {
     "heads": 2,
@@ -14,6 +14,10 @@ INPUTS = {
 }
 # Columns stand in any order.
 ROWS, COLUMNS = torch.tensor([[0, 7, 30], [2, 3, 49]]), torch.tensor([[1, 7], [45, 0]])
+
+
+def at(block, rows=ROWS, columns=COLUMNS):
+    return Places(rows=rows, columns=columns, block=block)
 
 
 def make(name, **options):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from encoding_inputs import COLUMNS, INPUTS, ROWS, heads, make
+from encoding_inputs import COLUMNS, INPUTS, ROWS, at, heads, make
 
 from neuro_pe.encodings import (
     PositionalEncoding,
@@ -91,7 +91,7 @@ def test_a_loaded_encoding_is_the_one_that_was_saved(name, rng):
     saved.eval(), loaded.eval()
     if name in WITH_VECTORS:
         assert torch.equal(saved(), loaded())
-    question = (heads(3, 0), heads(2, 1), ROWS, COLUMNS, 1)
+    question = (heads(3, 0), heads(2, 1), at(1))
     assert torch.equal(saved.scores(*question), loaded.scores(*question))
 
 
@@ -179,7 +179,7 @@ def test_a_brain_is_no_grid(name):
 def test_rope_multiplies_complex_numbers(name, n_axes):
     encoding = make(name, **INPUTS)
     query, key = heads(3, 0), heads(2, 1)
-    scores = encoding.scores(query, key, ROWS, COLUMNS, 0)
+    scores = encoding.scores(query, key, at(0))
     if n_axes == 1:
         positions = np.arange(50.0)[:, None]
     else:
@@ -209,7 +209,7 @@ def test_rope_needs_enough_dimensions_a_head():
 def test_relative_is_the_formula_of_shaw():
     encoding = make("relative", **INPUTS)
     query, key, value = heads(3, 0), heads(2, 1), heads(2, 2)
-    attended = encoding.attend(query, key, value, ROWS, COLUMNS, 1).detach()
+    attended = encoding.attend(query, key, value, at(1)).detach()
     to_keys, to_values = encoding.keys[1].detach(), encoding.values[1].detach()
     for batch, head, row in np.ndindex(2, 2, 3):
         offset = (COLUMNS[batch] - ROWS[batch, row]).clip(-16, 16) + 16
@@ -222,7 +222,7 @@ def test_relative_is_the_formula_of_shaw():
 def test_causal_relative_looks_back_only():
     encoding = make("relative-causal", **INPUTS)
     query, key, value = heads(3, 0), heads(2, 1), heads(2, 2)
-    attended = encoding.attend(query, key, value, ROWS, COLUMNS, 2).detach()
+    attended = encoding.attend(query, key, value, at(2)).detach()
     vectors = encoding.keys[2].detach()
     for batch, head, row in np.ndindex(2, 2, 3):
         distance = ROWS[batch, row] - COLUMNS[batch]

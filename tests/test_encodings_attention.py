@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from encoding_inputs import COLUMNS, INPUTS, ROWS, heads, make
+from encoding_inputs import COLUMNS, INPUTS, ROWS, at, heads, make
 
 from neuro_pe.encodings import AttentionEncoding, EncodingInputs, alibi_slopes
 from neuro_pe.errors import InputError
@@ -25,14 +25,14 @@ def plain_scores(query, key):
 
 def test_scores_of_ones_own_decide_the_attention_in_float32():
     class Twice(AttentionEncoding):
-        def scores(self, query, key, rows, columns, block):
-            return 2 * super().scores(query, key, rows, columns, block)
+        def scores(self, query, key, at):
+            return 2 * super().scores(query, key, at)
 
     encoding = Twice(EncodingInputs(n_regions=50, width=16, heads=2))
     query, key, value = heads(3, 0), heads(2, 1), heads(2, 2)
     expected = (2 * plain_scores(query, key)).softmax(dim=-1) @ value
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        attended = encoding.attend(query, key, value, ROWS, COLUMNS, 0)
+        attended = encoding.attend(query, key, value, at(0))
     torch.testing.assert_close(attended, expected)
 
 
@@ -56,7 +56,7 @@ def test_alibi_slopes_are_those_of_the_paper():
 def test_alibi_takes_slope_times_distance(name):
     encoding = make(name, **INPUTS)
     query, key = heads(3, 0), heads(2, 1)
-    scores, plain = encoding.scores(query, key, ROWS, COLUMNS, 0), plain_scores(query, key)
+    scores, plain = encoding.scores(query, key, at(0)), plain_scores(query, key)
     distance = brain_distance()
     for batch, head, row, column in CELLS:
         one, two = int(ROWS[batch, row]), int(COLUMNS[batch, column])
@@ -84,7 +84,7 @@ def test_t5_adds_the_number_of_the_bucket(name):
     encoding = make(name, **options)
     rows = torch.arange(300)[None].expand(2, -1)
     zeros = torch.zeros(2, 2, 300, 8)
-    scores = encoding.scores(zeros, zeros, rows, rows, 1)
+    scores = encoding.scores(zeros, zeros, at(1, rows, rows))
     table = encoding.table[1].detach()
     xyz = options["coordinates"]
     distance = np.sqrt(((xyz[:, None] - xyz) ** 2).sum(axis=2))
@@ -109,11 +109,11 @@ MANY_COLUMNS = torch.tensor([[8, 1, 30, 7, 48, 12], [45, 0, 21, 20, 3, 19]])
 def check_scores_and_attention(encoding, expected):
     """Compare with a formula of scores that is given one window and one head at a time."""
     query, key, value = heads(4, 0), heads(6, 1), heads(6, 2)
-    question = (query, key, MANY_ROWS, MANY_COLUMNS, 2)
-    scores = encoding.scores(*question).detach()
+    many = at(2, MANY_ROWS, MANY_COLUMNS)
+    scores = encoding.scores(query, key, many).detach()
     wanted = torch.tensor(np.array([expected(query, key, batch) for batch in range(2)])).float()
     torch.testing.assert_close(scores, wanted, atol=1e-5, rtol=1e-5)
-    attended = encoding.attend(query, key, value, *question[2:]).detach()
+    attended = encoding.attend(query, key, value, many).detach()
     torch.testing.assert_close(attended, wanted.softmax(dim=-1) @ value)
 
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from neuro_pe.encodings import make_encoding
+from neuro_pe.encodings import Places, make_encoding
 from neuro_pe.masking import uniform_masks
 from neuro_pe.settings import ENCODINGS
 from neuro_pe.transformer import Block, MaskedRegionTransformer, take_regions
@@ -147,11 +147,10 @@ def test_attention_maps_are_what_the_ordinary_path_attends_with(batch, encoding)
     if (vectors := first()) is not None:
         tokens = tokens + vectors[visible]
     pair = network.encoder[0].query_and_key(tokens, tokens)
-    attended = first.attend(*pair, values, rows=visible, columns=visible, block=0)
+    at = Places(rows=visible, columns=visible, block=0)
+    attended = first.attend(*pair, values, at)
     if encoding == "relative":
-        attended = attended - first.attend(
-            *pair, torch.zeros_like(values), rows=visible, columns=visible, block=0
-        )
+        attended = attended - first.attend(*pair, torch.zeros_like(values), at)
     torch.testing.assert_close(attended, maps[0][..., 1:2].expand_as(attended))
 
 

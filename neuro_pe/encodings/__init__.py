@@ -7,6 +7,7 @@ attention. Build one by its name with :func:`make_encoding`; add your own with :
 from neuro_pe.encodings._base import (
     AttentionEncoding,
     EncodingInputs,
+    Places,
     PositionalEncoding,
     fused_attention,
     make_encoding,
@@ -51,6 +52,7 @@ __all__ = [
     "LearnedEncoding",
     "NoEncoding",
     "Pearl",
+    "Places",
     "PositionalEncoding",
     "RandomEncoding",
     "RandomizedSinusoids",

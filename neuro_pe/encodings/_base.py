@@ -15,6 +15,7 @@ from neuro_pe.settings import ENCODINGS
 __all__ = [
     "AttentionEncoding",
     "EncodingInputs",
+    "Places",
     "PositionalEncoding",
     "fused_attention",
     "make_encoding",
@@ -98,6 +99,34 @@ class EncodingInputs:
         return torch.cartesian_prod(torch.arange(rows), torch.arange(columns)).double()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Which regions ask which others in an attention block.
+
+    Parameters
+    ----------
+    rows : Tensor of int64, shape (batch, row)
+        The regions that ask.
+    columns : Tensor of int64, shape (batch, column)
+        The regions that are asked.
+    block : int
+        Number of the attention block.
+    """
+
+    rows: torch.Tensor
+    columns: torch.Tensor
+    block: int
+
+    @property
+    def difference(self) -> torch.Tensor:
+        """Index of the column minus that of the row, shape (batch, row, column)."""
+        return self.columns[:, None, :] - self.rows[:, :, None]
+
+    def pick(self, table: torch.Tensor) -> torch.Tensor:
+        """Pick from a table of all pairs of regions, to shape (batch, row, column)."""
+        return table[self.rows[:, :, None], self.columns[:, None, :]]
+
+
 class PositionalEncoding(nn.Module):
     """What tells one region from another: vectors added to tokens, or a hand in the attention.
 
@@ -123,26 +152,15 @@ class PositionalEncoding(nn.Module):
         """Return the vectors that are added to the tokens, shape (region, width), or None."""
         return None
 
-    def scores(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        rows: torch.Tensor,
-        columns: torch.Tensor,
-        block: int,
-    ) -> torch.Tensor:
+    def scores(self, query: torch.Tensor, key: torch.Tensor, at: Places) -> torch.Tensor:
         """Return the attention scores, of which a softmax over columns is taken.
 
         Parameters
         ----------
         query : Tensor, shape (batch, head, row, dimension)
         key : Tensor, shape (batch, head, column, dimension)
-        rows : Tensor of int64, shape (batch, row)
-            The regions that ask.
-        columns : Tensor of int64, shape (batch, column)
-            The regions that are asked.
-        block : int
-            Number of the attention block.
+        at : Places
+            The regions of rows and columns.
 
         Returns
         -------
@@ -151,19 +169,13 @@ class PositionalEncoding(nn.Module):
         return query @ key.mT / query.shape[-1] ** 0.5
 
     def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        rows: torch.Tensor,
-        columns: torch.Tensor,
-        block: int,
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, at: Places
     ) -> torch.Tensor:
         """Return the attended values: the softmax of :meth:`scores` times `value`, but faster.
 
         Parameters
         ----------
-        query, key, rows, columns, block
+        query, key, at
             See :meth:`scores`.
         value : Tensor, shape (batch, head, column, dimension)
 
@@ -189,18 +201,12 @@ class AttentionEncoding(PositionalEncoding):
     """
 
     def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        rows: torch.Tensor,
-        columns: torch.Tensor,
-        block: int,
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, at: Places
     ) -> torch.Tensor:
         """Return the softmax of the scores times `value`, all in float32."""
         query, key, value = query.float(), key.float(), value.float()
         with torch.autocast(query.device.type, enabled=False):
-            return self.scores(query, key, rows, columns, block).softmax(dim=-1) @ value
+            return self.scores(query, key, at).softmax(dim=-1) @ value
 
 
 def fused_attention(

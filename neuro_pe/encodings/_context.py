@@ -1,10 +1,12 @@
 """Encodings that look at the scores themselves, along the order of regions in the table."""
 
+from dataclasses import replace
+
 import torch
 from torch import nn
 from torch.nn import functional
 
-from neuro_pe.encodings._base import AttentionEncoding, EncodingInputs, register
+from neuro_pe.encodings._base import AttentionEncoding, EncodingInputs, Places, register
 from neuro_pe.encodings._distance import alibi_slopes
 
 __all__ = ["ContextualPositions", "Dape"]
@@ -16,48 +18,33 @@ DAPE_HIDDEN, DAPE_KERNEL = 32, 3  # of Zheng et al.
 class _InTableOrder(AttentionEncoding):
     """An encoding whose scores depend on which columns are neighbors in the table."""
 
-    def ordered_scores(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        rows: torch.Tensor,
-        columns: torch.Tensor,
-        block: int,
-    ) -> torch.Tensor:
+    def ordered_scores(self, query: torch.Tensor, key: torch.Tensor, at: Places) -> torch.Tensor:
         """Return the scores; as :meth:`scores`, but columns are ascending."""
         raise NotImplementedError
 
-    def scores(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        rows: torch.Tensor,
-        columns: torch.Tensor,
-        block: int,
-    ) -> torch.Tensor:
+    def scores(self, query: torch.Tensor, key: torch.Tensor, at: Places) -> torch.Tensor:
         """Return the scores, columns as they were given."""
-        order = columns.argsort(dim=1)
-        key, columns = _take(key, order), columns.gather(1, order)
-        scores = self.ordered_scores(query, key, rows, columns, block)
+        order, ordered = _in_order(at)
+        scores = self.ordered_scores(query, _take(key, order), ordered)
         place = order.argsort(dim=1)[:, None, None]  # where each given column went
         return scores.gather(-1, place.expand_as(scores))
 
     def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        rows: torch.Tensor,
-        columns: torch.Tensor,
-        block: int,
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, at: Places
     ) -> torch.Tensor:
         """Attend; the sum over columns does not need them back in the order that was given."""
-        order = columns.argsort(dim=1)
+        order, ordered = _in_order(at)
         query, key, value = query.float(), _take(key, order).float(), _take(value, order).float()
         # In float32: sums of gates would be lost in bfloat16, and its backward pass is slow.
         with torch.autocast(query.device.type, enabled=False):
-            scores = self.ordered_scores(query, key, rows, columns.gather(1, order), block)
+            scores = self.ordered_scores(query, key, ordered)
             return scores.softmax(dim=-1) @ value
+
+
+def _in_order(at: Places) -> tuple[torch.Tensor, Places]:
+    """Return the order in which columns ascend, and the places with columns in it."""
+    order = at.columns.argsort(dim=1)
+    return order, replace(at, columns=at.columns.gather(1, order))
 
 
 def _take(heads: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
@@ -97,18 +84,11 @@ class ContextualPositions(_InTableOrder):
         bound = self.inputs.head_width**-0.5
         nn.init.uniform_(self.vectors, -bound, bound, generator=generator)
 
-    def ordered_scores(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        rows: torch.Tensor,
-        columns: torch.Tensor,
-        block: int,
-    ) -> torch.Tensor:
+    def ordered_scores(self, query: torch.Tensor, key: torch.Tensor, at: Places) -> torch.Tensor:
         """Return the scores with what their positions add."""
-        plain = AttentionEncoding.scores(self, query, key, rows, columns, block)
+        plain = AttentionEncoding.scores(self, query, key, at)
         gates = plain.sigmoid()
-        asking, asked = rows[:, None, :, None], columns[:, None, None, :]
+        asking, asked = at.rows[:, None, :, None], at.columns[:, None, None, :]
         is_later = asked > asking  # (batch, 1, row, column)
         until = gates.cumsum(dim=-1)  # from the first region to each, with it
         until_self = gates.masked_fill(is_later, 0).sum(dim=-1, keepdim=True)
@@ -117,7 +97,7 @@ class ContextualPositions(_InTableOrder):
         position = position.clamp(0, self.n_positions - 1)
         below = position.detach().long()
         above = (below + 1).clamp(max=self.n_positions - 1)
-        vectors = self.vectors[block].flatten(0, 1).to(query.dtype)
+        vectors = self.vectors[at.block].flatten(0, 1).to(query.dtype)
         by_place = query @ vectors.T / query.shape[-1] ** 0.5  # (batch, head, row, 2 * position)
         first = self.n_positions * is_later
         low, high = (by_place.gather(-1, number + first) for number in (below, above))
@@ -167,20 +147,14 @@ class Dape(_InTableOrder):
             for parameter in (weight, bias):
                 nn.init.uniform_(parameter, -bound, bound, generator=generator)
 
-    def ordered_scores(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        rows: torch.Tensor,
-        columns: torch.Tensor,
-        block: int,
-    ) -> torch.Tensor:
+    def ordered_scores(self, query: torch.Tensor, key: torch.Tensor, at: Places) -> torch.Tensor:
         """Return scores, bias and what the convolutions make of both."""
-        plain = AttentionEncoding.scores(self, query, key, rows, columns, block)
-        distance = (columns[:, None, None, :] - rows[:, None, :, None]).abs()
+        plain = AttentionEncoding.scores(self, query, key, at)
+        distance = at.difference.abs()[:, None]
         bias = (-self.slopes[:, None, None] * distance).to(plain.dtype)
-        hidden = functional.leaky_relu(self._convolve(torch.cat([plain, bias], dim=1), "in", block))
-        return plain + bias + self._convolve(hidden, "out", block)
+        maps = torch.cat([plain, bias], dim=1)
+        hidden = functional.leaky_relu(self._convolve(maps, "in", at.block))
+        return plain + bias + self._convolve(hidden, "out", at.block)
 
     def _convolve(self, maps: torch.Tensor, side: str, block: int) -> torch.Tensor:
         weight, bias = (self.layers[f"{kind}_{side}"][block] for kind in ("weight", "bias"))

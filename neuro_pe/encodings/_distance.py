@@ -8,6 +8,7 @@ from torch.nn import functional
 
 from neuro_pe.encodings._base import (
     EncodingInputs,
+    Places,
     PositionalEncoding,
     fused_attention,
     register,
@@ -21,33 +22,20 @@ T5_BUCKETS, T5_LONGEST = 32, 128  # of Raffel et al.
 class _Bias(PositionalEncoding):
     """Add to each score a number that depends on the two regions alone."""
 
-    def bias(self, rows: torch.Tensor, columns: torch.Tensor, block: int) -> torch.Tensor:
+    def bias(self, at: Places) -> torch.Tensor:
         """Return what is added to the scores, shape (batch, head, row, column)."""
         raise NotImplementedError
 
-    def scores(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        rows: torch.Tensor,
-        columns: torch.Tensor,
-        block: int,
-    ) -> torch.Tensor:
+    def scores(self, query: torch.Tensor, key: torch.Tensor, at: Places) -> torch.Tensor:
         """Return the scores with their bias."""
-        plain = super().scores(query, key, rows, columns, block)
-        return plain + self.bias(rows, columns, block)
+        plain = super().scores(query, key, at)
+        return plain + self.bias(at)
 
     def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        rows: torch.Tensor,
-        columns: torch.Tensor,
-        block: int,
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, at: Places
     ) -> torch.Tensor:
         """Attend with the bias."""
-        return fused_attention(query, key, value, self.bias(rows, columns, block))
+        return fused_attention(query, key, value, self.bias(at))
 
 
 class Alibi(_Bias):
@@ -75,10 +63,9 @@ class Alibi(_Bias):
         self.register_buffer("distance", distance.float())
         self.register_buffer("slopes", alibi_slopes(inputs.heads))
 
-    def bias(self, rows: torch.Tensor, columns: torch.Tensor, block: int) -> torch.Tensor:
+    def bias(self, at: Places) -> torch.Tensor:
         """Return minus slope times distance, shape (batch, head, row, column)."""
-        distance = self.distance[rows[:, :, None], columns[:, None, :]]
-        return -self.slopes[:, None, None] * distance[:, None]
+        return -self.slopes[:, None, None] * at.pick(self.distance)[:, None]
 
 
 class T5Bias(_Bias):
@@ -111,10 +98,10 @@ class T5Bias(_Bias):
         """Draw the numbers, of standard deviation 1 / sqrt(width) as in the authors' code."""
         nn.init.normal_(self.table, std=self.inputs.width**-0.5, generator=generator)
 
-    def bias(self, rows: torch.Tensor, columns: torch.Tensor, block: int) -> torch.Tensor:
+    def bias(self, at: Places) -> torch.Tensor:
         """Return the numbers of the buckets, shape (batch, head, row, column)."""
-        bucket = self.bucket[rows[:, :, None], columns[:, None, :]]
-        return functional.embedding(bucket, self.table[block]).permute(0, 3, 1, 2)
+        numbers = functional.embedding(at.pick(self.bucket), self.table[at.block])
+        return numbers.permute(0, 3, 1, 2)
 
 
 def alibi_slopes(heads: int) -> torch.Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from neuro_pe.encodings._base import AttentionEncoding, EncodingInputs, register
+from neuro_pe.encodings._base import AttentionEncoding, EncodingInputs, Places, register
 
 __all__ = ["CausalRelative", "Relative"]
 
@@ -39,43 +39,28 @@ class Relative(AttentionEncoding):
             bound = self.inputs.head_width**-0.5
             nn.init.uniform_(vectors, -bound, bound, generator=generator)
 
-    def scores(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        rows: torch.Tensor,
-        columns: torch.Tensor,
-        block: int,
-    ) -> torch.Tensor:
+    def scores(self, query: torch.Tensor, key: torch.Tensor, at: Places) -> torch.Tensor:
         """Return the scores of queries with keys, to which the vectors are added."""
-        plain = super().scores(query, key, rows, columns, block)
-        place = self._places(rows, columns)
-        by_place = query @ self.keys[block].T.to(query.dtype)  # (batch, head, row, difference)
-        place = place[:, None].expand(-1, query.shape[1], -1, -1)
+        plain = super().scores(query, key, at)
+        by_place = query @ self.keys[at.block].T.to(query.dtype)  # (batch, head, row, difference)
+        place = self._numbers(at).expand_as(plain)
         return plain + by_place.gather(-1, place) / query.shape[-1] ** 0.5
 
     def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        rows: torch.Tensor,
-        columns: torch.Tensor,
-        block: int,
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, at: Places
     ) -> torch.Tensor:
         """Attend to values, to which the vectors are added."""
-        weights = self.scores(query, key, rows, columns, block).softmax(dim=-1)
-        place = self._places(rows, columns)[:, None].expand_as(weights)
+        weights = self.scores(query, key, at).softmax(dim=-1)
+        place = self._numbers(at).expand_as(weights)
         # The sum of weights over all columns at the same difference, times its vector.
         n_places = self.values.shape[1]
         summed = weights.new_zeros(*weights.shape[:-1], n_places).scatter_add(-1, place, weights)
-        values = self.values[block].to(weights.dtype)
+        values = self.values[at.block].to(weights.dtype)
         return weights @ value.to(weights.dtype) + summed @ values
 
-    def _places(self, rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
-        """Return the number of the vector for each row and column."""
-        difference = columns[:, None, :] - rows[:, :, None]
-        return difference.clamp(-self.clip, self.clip) + self.clip
+    def _numbers(self, at: Places) -> torch.Tensor:
+        """Return the number of the vector for each row and column, the same for all heads."""
+        return at.difference.clamp(-self.clip, self.clip)[:, None] + self.clip
 
 
 @register("relative-causal")
@@ -104,34 +89,21 @@ class CausalRelative(AttentionEncoding):
         """Draw the start from a standard normal distribution."""
         nn.init.normal_(self.keys, generator=generator)
 
-    def scores(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        rows: torch.Tensor,
-        columns: torch.Tensor,
-        block: int,
-    ) -> torch.Tensor:
+    def scores(self, query: torch.Tensor, key: torch.Tensor, at: Places) -> torch.Tensor:
         """Return the scores; minus infinity where the column is later than the row."""
-        plain = super().scores(query, key, rows, columns, block)
-        distance = rows[:, :, None] - columns[:, None, :]
-        place = distance.clamp(min=0)[:, None].expand_as(plain)
-        by_place = query @ self.keys[block].T.to(query.dtype)  # (batch, head, row, distance)
+        plain = super().scores(query, key, at)
+        distance = -at.difference[:, None]
+        place = distance.clamp(min=0).expand_as(plain)
+        by_place = query @ self.keys[at.block].T.to(query.dtype)  # (batch, head, row, distance)
         total = plain + by_place.gather(-1, place) / query.shape[-1] ** 0.5
-        return total.masked_fill((distance < 0)[:, None], -torch.inf)
+        return total.masked_fill(distance < 0, -torch.inf)
 
     def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        rows: torch.Tensor,
-        columns: torch.Tensor,
-        block: int,
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, at: Places
     ) -> torch.Tensor:
         """Attend to earlier regions."""
         # A row without any has no softmax: scores of zero there, and zeros out.
-        scores = self.scores(query, key, rows, columns, block)
+        scores = self.scores(query, key, at)
         nothing = scores.isneginf().all(dim=-1, keepdim=True)
         weights = scores.masked_fill(nothing, 0).softmax(dim=-1).masked_fill(nothing, 0)
         return weights @ value.to(weights.dtype)

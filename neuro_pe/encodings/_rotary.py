@@ -4,6 +4,7 @@ import torch
 
 from neuro_pe.encodings._base import (
     EncodingInputs,
+    Places,
     PositionalEncoding,
     fused_attention,
     register,
@@ -54,28 +55,15 @@ class Rotary(PositionalEncoding):
         turned = [first * cosine - second * sine, first * sine + second * cosine, rest]
         return torch.cat(turned, dim=-1)
 
-    def scores(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        rows: torch.Tensor,
-        columns: torch.Tensor,
-        block: int,
-    ) -> torch.Tensor:
+    def scores(self, query: torch.Tensor, key: torch.Tensor, at: Places) -> torch.Tensor:
         """Return the scores of turned queries and keys."""
-        return super().scores(self.turn(query, rows), self.turn(key, columns), rows, columns, block)
+        return super().scores(self.turn(query, at.rows), self.turn(key, at.columns), at)
 
     def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        rows: torch.Tensor,
-        columns: torch.Tensor,
-        block: int,
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, at: Places
     ) -> torch.Tensor:
         """Attend with turned queries and keys."""
-        query, key = self.turn(query, rows), self.turn(key, columns)
+        query, key = self.turn(query, at.rows), self.turn(key, at.columns)
         return fused_attention(query.to(value.dtype), key.to(value.dtype), value)
 
 
