@@ -333,4 +333,5 @@ class TestSweep:
         grid["encoding"] = ["3d-fixed", "nope"]
         sweep = sweep_lst(output_dir=tmp_path, grid=grid, n_workers=1)
         assert list(sweep.table["status"]) == ["failed", "done"]
+        assert np.isnan(sweep.settings["unlike_low"].item())  # one seed has no interval
         assert "3d-fixed" in sweep.failed["error"].item()

@@ -13,10 +13,11 @@ from scipy.spatial.distance import pdist, squareform
 
 from neuro_pe._report_page import PageFigure, page_figure
 from neuro_pe.plotting import COLOURS, INK
+from neuro_pe.synthetic._fits import mean_interval
 from neuro_pe.synthetic.lst_folder import LatinSquareFolder
 from neuro_pe.synthetic.lst_sweep import UNLIKE, LatinSquareSweep
 from neuro_pe.synthetic.lst_truth import grid_distances
-from neuro_pe.synthetic.page import PageTable, spread_text, table_text, write_page
+from neuro_pe.synthetic.page import NOTHING, PageTable, page_text, spread_text, write_page
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,12 +114,10 @@ def _by_complexity(accuracies: pd.DataFrame) -> PageTable:
     for fit, group in chosen.groupby("fit", sort=False):
         cells = []
         for level in levels:
-            values = group.loc[group["complexity"] == level, "accuracy"].to_numpy(dtype=float)
-            half = np.nan
-            if len(values) > 1:
-                half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
-            mean = values.mean() if len(values) else np.nan
-            cells.append(spread_text(mean, max(0.0, mean - half), min(1.0, mean + half)))
+            mean, low, high = mean_interval(group.loc[group["complexity"] == level, "accuracy"])
+            cells.append(
+                spread_text(mean, float(np.maximum(0.0, low)), float(np.minimum(1.0, high)))
+            )
         rows.append([str(fit), *cells])
     return PageTable(
         title="Unlike puzzles by complexity",
@@ -136,11 +135,8 @@ def _last(accuracies: pd.DataFrame) -> pd.DataFrame:
 def lst_text(sweep: LatinSquareSweep) -> str:
     """Return what the end of a sweep prints: accuracy, structure, what goes with sigma."""
     if not len(sweep.settings):
-        return "No fit succeeded, so there is nothing to compare."
-    lines = []
-    for table in lst_tables(sweep)[:2]:
-        lines += [f"{table.title}. {table.text}", table_text(table), ""]
-    return "\n".join([*lines, *_sigma_lines(sweep.settings)]).rstrip()
+        return NOTHING
+    return page_text(lst_tables(sweep)[:2], _sigma_lines(sweep.settings))
 
 
 def _sigma_lines(settings: pd.DataFrame) -> list[str]:

@@ -1,23 +1,21 @@
 """Sweeps of Latin Square Task fits: which encodings solve unlike puzzles, and what they learned."""
 
 import functools
-import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from neuro_pe.derivatives import write_table
-from neuro_pe.encodings import registered_modules
-from neuro_pe.jobs import DaskCluster, Job, JobProgress, run_jobs
+from neuro_pe.jobs import DaskCluster, Job, JobProgress
 from neuro_pe.model_folder import partial_path
 from neuro_pe.settings import FitSettings, uses_sigma
 from neuro_pe.sweeps import encoding_parts, grid_settings, option_parts, seeded
+from neuro_pe.synthetic._fits import job_settings, mean_interval, run_fits
 from neuro_pe.synthetic.lst import fit_lst, lst_settings
 from neuro_pe.synthetic.lst_folder import LatinSquareFolder, read_lst_folder, write_lst_folder
 from neuro_pe.synthetic.lst_truth import attention_correlation, measure_fit
@@ -115,18 +113,9 @@ def sweep_lst(
     ...                    grid={"sigma": [0.1, 0.2, 1, 2]})  # doctest: +SKIP
     """
     jobs = _jobs(dict(grid or {}), recipe, sizes, puzzles, n_seeds)
-    folder = Path(output_dir).resolve()
-    context = {"output_dir": os.fspath(folder), "modules": registered_modules()}
-    table = run_jobs(
-        jobs,
-        lst_job,
-        output_dir=output_dir,
-        prepare=lambda: context,
-        is_there=lambda job: (folder / job.name).is_dir(),
-        n_workers=n_workers,
-        dask=dask,
-        progress=progress,
-    )
+    how = {"n_workers": n_workers, "dask": dask, "progress": progress}
+    table = run_fits(jobs, lst_job, output_dir=output_dir, path_of=_model_path, **how)
+    folder = Path(output_dir)
     done = table.loc[table["status"] == "done", "name"]
     folders = [read_lst_folder(folder / name) for name in done]
     accuracies, structure = _collect(folders)
@@ -158,6 +147,10 @@ def _jobs(
     return list(jobs.values())
 
 
+def _model_path(job: Job, folder: Path) -> Path:
+    return folder / job.name
+
+
 def lst_name(
     settings: FitSettings, *, recipe: str, size: int = 4, puzzles: str | None = None
 ) -> str:
@@ -181,12 +174,9 @@ def lst_name(
 
 def lst_job(job: Job, context: dict[str, Any]) -> dict[str, Any]:
     """Do one fit of a sweep and return its row of the table."""
-    for module in context["modules"]:
-        importlib.import_module(module)
-    path = Path(context["output_dir"]) / job.name
+    settings = job_settings(job, context)
+    path = _model_path(job, Path(context["output_dir"]))
     if not path.exists():
-        names = [option.name for option in fields(FitSettings)]
-        settings = FitSettings.from_mapping({name: job.arguments[name] for name in names})
         data = {name: job.arguments[name] for name in ("task", "recipe", "size", "puzzles")}
         partial = partial_path(path)
         partial.mkdir(exist_ok=True)
@@ -293,12 +283,10 @@ def summarize_lst(accuracies: pd.DataFrame, structure: pd.DataFrame) -> pd.DataF
 
 
 def _spread(name: str, values: np.ndarray) -> dict[str, float]:
-    mean, half = float(values.mean()), np.nan
-    if len(values) > 1:
-        half = float(stats.t.ppf(0.975, len(values) - 1) * stats.sem(values))
+    mean, low, high = mean_interval(values)
     return {
         name: mean,
-        f"{name}_low": max(0.0, mean - half),
-        f"{name}_high": min(1.0, mean + half),
+        f"{name}_low": float(np.maximum(0.0, low)),
+        f"{name}_high": float(np.minimum(1.0, high)),
         f"{name}_min": float(values.min()),
     }

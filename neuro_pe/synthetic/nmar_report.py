@@ -14,7 +14,7 @@ from neuro_pe.comparison import cosine_similarity
 from neuro_pe.model_folder import read_model_folder
 from neuro_pe.plotting import COLOURS, INK, plot_similarity
 from neuro_pe.synthetic.nmar_sweep import SOURCES, NmarSweep, modules_of
-from neuro_pe.synthetic.page import PageTable, spread_text, table_text, write_page
+from neuro_pe.synthetic.page import NOTHING, PageTable, page_text, spread_text, write_page
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -95,11 +95,8 @@ def _number(row: dict[Any, Any], name: str, *, digits: int = 3) -> str:
 def nmar_text(sweep: NmarSweep) -> str:
     """Return what the end of a sweep prints."""
     if not len(sweep.settings):
-        return "No fit succeeded, so there is nothing to compare."
-    lines = []
-    for table in nmar_tables(sweep):
-        lines += [f"{table.title}. {table.text}", table_text(table), ""]
-    return "\n".join([*lines, *_test_lines(sweep)]).rstrip()
+        return NOTHING
+    return page_text(nmar_tables(sweep), _test_lines(sweep))
 
 
 def _test_lines(sweep: NmarSweep) -> list[str]:

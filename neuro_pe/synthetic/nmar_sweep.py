@@ -2,13 +2,12 @@
 
 import functools
 import hashlib
-import importlib
 import json
 import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,15 @@ from scipy import stats
 from neuro_pe._baseline_cache import cached_errors
 from neuro_pe.comparison import matrix_correlation
 from neuro_pe.derivatives import read_table, write_table
-from neuro_pe.encodings import registered_modules
 from neuro_pe.errors import InputError
 from neuro_pe.experiment import train_models
-from neuro_pe.jobs import DaskCluster, Job, JobProgress, run_jobs
+from neuro_pe.jobs import DaskCluster, Job, JobProgress
 from neuro_pe.model_folder import ModelFolder
 from neuro_pe.reconstruction import EvaluationSet
 from neuro_pe.report import compare_fits
 from neuro_pe.settings import FitSettings, uses_sigma
 from neuro_pe.sweeps import encoding_parts, grid_settings, option_parts, seeded
+from neuro_pe.synthetic._fits import job_settings, mean_interval, run_fits
 from neuro_pe.synthetic.nmar import ModularNetwork, make_network, simulate_cohort
 from neuro_pe.synthetic.nmar_ceiling import NoiseCeiling
 from neuro_pe.timeseries import Cohort
@@ -159,18 +158,9 @@ def sweep_nmar(
     ...     "encoding": ["learn", "random", "nope"], "sigma": [0.1, 1]})  # doctest: +SKIP
     """
     jobs = _jobs(dict(grid or {}), noises, dict(network or {}), n_seeds)
-    folder = Path(output_dir).resolve()
-    context = {"output_dir": os.fspath(folder), "modules": registered_modules()}
-    table = run_jobs(
-        jobs,
-        nmar_job,
-        output_dir=output_dir,
-        prepare=lambda: context,
-        is_there=lambda job: _model_path(job, folder).is_dir(),
-        n_workers=n_workers,
-        dask=dask,
-        progress=progress,
-    )
+    how = {"n_workers": n_workers, "dask": dask, "progress": progress}
+    table = run_fits(jobs, nmar_job, output_dir=output_dir, path_of=_model_path, **how)
+    folder = Path(output_dir)
     results = _long(table[table["status"] == "done"])
     if os.access(folder, os.W_OK):  # else it has been said
         write_table(results, folder / "nmar.tsv")
@@ -237,11 +227,8 @@ def _network(options: Mapping[str, Any], seed: int) -> ModularNetwork:
 
 def nmar_job(job: Job, context: dict[str, Any]) -> dict[str, Any]:
     """Do one fit of a sweep and return its row of the table."""
-    for module in context["modules"]:
-        importlib.import_module(module)
+    settings = job_settings(job, context)
     folder = Path(context["output_dir"])
-    names = [option.name for option in fields(FitSettings)]
-    settings = FitSettings.from_mapping({name: job.arguments[name] for name in names})
     key = json.dumps({name: job.arguments[name] for name in (*NETWORK, "noise", "seed")})
     network, cohort = _simulated(key)
     path = _model_path(job, folder)
@@ -364,13 +351,8 @@ def summarize_nmar(results: pd.DataFrame) -> pd.DataFrame:
         errors = group.groupby("predictor")["mse"].mean()
         row |= {f"mse_{name}": value for name, value in errors.items()}
         for source, own in group.groupby("source"):
-            values = own["ari"].to_numpy(dtype=float)
-            half = np.nan
-            if len(values) > 1:
-                half = float(stats.t.ppf(0.975, len(values) - 1) * stats.sem(values))
-            mean = float(values.mean())
-            row |= {f"{source}_ari": mean, f"{source}_ari_low": mean - half}
-            row |= {f"{source}_ari_high": mean + half}
+            ends = [f"{source}_ari{end}" for end in ("", "_low", "_high")]
+            row |= dict(zip(ends, mean_interval(own["ari"]), strict=True))
             row[f"{source}_within_minus_between"] = (own["within"] - own["between"]).mean()
             row[f"{source}_correlation_with_weights"] = own["correlation_with_weights"].mean()
         rows.append(row)

@@ -10,7 +10,9 @@ import numpy as np
 from neuro_pe._report_page import PageFigure, render
 from neuro_pe.derivatives import atomic_path
 
-__all__ = ["PageTable", "spread_text", "table_text", "write_page"]
+__all__ = ["NOTHING", "PageTable", "page_text", "spread_text", "write_page"]
+
+NOTHING = "No fit succeeded, so there is nothing to compare."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +34,13 @@ class PageTable:
     rows: list[list[str]]
 
 
-def table_text(table: PageTable) -> str:
-    """Lay a table out for a terminal."""
+def page_text(tables: Sequence[PageTable], lines: Sequence[str]) -> str:
+    """Lay tables out for a terminal, and lines after them."""
+    parts = [f"{table.title}. {table.text}\n{_table_text(table)}\n" for table in tables]
+    return "\n".join([*parts, *lines]).rstrip()
+
+
+def _table_text(table: PageTable) -> str:
     lines = [table.header, *table.rows]
     widths = [max(len(line[number]) for line in lines) for number in range(len(table.header))]
     return "\n".join(
