@@ -59,8 +59,16 @@ def job_settings(job: Job, context: dict[str, Any]) -> FitSettings:
     return FitSettings.from_mapping({name: job.arguments[name] for name in names})
 
 
-def mean_interval(values: np.ndarray | pd.Series) -> tuple[float, float, float]:
+def mean_interval(
+    values: np.ndarray | pd.Series, *, limits: tuple[float, float] = (-np.inf, np.inf)
+) -> tuple[float, float, float]:
     """Return the mean and its 95 % interval (t distribution); NaN for that of a single value.
+
+    Parameters
+    ----------
+    values : ndarray or Series
+    limits : tuple of float
+        Beyond which the interval cannot go.
 
     Examples
     --------
@@ -73,4 +81,5 @@ def mean_interval(values: np.ndarray | pd.Series) -> tuple[float, float, float]:
     mean, half = float(values.mean()) if len(values) else np.nan, np.nan
     if len(values) > 1:
         half = float(stats.t.ppf(0.975, len(values) - 1) * stats.sem(values))
-    return mean, mean - half, mean + half
+    low, high = np.clip([mean - half, mean + half], *limits).tolist()
+    return mean, low, high

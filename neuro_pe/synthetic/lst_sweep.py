@@ -283,10 +283,10 @@ def summarize_lst(accuracies: pd.DataFrame, structure: pd.DataFrame) -> pd.DataF
 
 
 def _spread(name: str, values: np.ndarray) -> dict[str, float]:
-    mean, low, high = mean_interval(values)
+    mean, low, high = mean_interval(values, limits=(0, 1))
     return {
         name: mean,
-        f"{name}_low": float(np.maximum(0.0, low)),
-        f"{name}_high": float(np.minimum(1.0, high)),
+        f"{name}_low": low,
+        f"{name}_high": high,
         f"{name}_min": float(values.min()),
     }
