@@ -114,10 +114,8 @@ def _by_complexity(accuracies: pd.DataFrame) -> PageTable:
     for fit, group in chosen.groupby("fit", sort=False):
         cells = []
         for level in levels:
-            mean, low, high = mean_interval(group.loc[group["complexity"] == level, "accuracy"])
-            cells.append(
-                spread_text(mean, float(np.maximum(0.0, low)), float(np.minimum(1.0, high)))
-            )
+            values = group.loc[group["complexity"] == level, "accuracy"]
+            cells.append(spread_text(*mean_interval(values, limits=(0, 1))))
         rows.append([str(fit), *cells])
     return PageTable(
         title="Unlike puzzles by complexity",
