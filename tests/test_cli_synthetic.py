@@ -41,7 +41,7 @@ def test_latin_squares(call, tmp_path):
 def test_networks(call, tmp_path):
     code, out, _ = call("synthetic", "nmar", "--output-dir", tmp_path, "--sigma", "0.1,1", *NMAR)
     assert code == 0
-    assert "Are the modules found?" in out
+    assert "Modules. ARI" in out
     assert (tmp_path / "nmar.tsv").exists()
     # What it leaves is what other commands read.
     [place] = tmp_path.glob("noise-1_*")

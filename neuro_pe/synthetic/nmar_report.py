@@ -62,7 +62,7 @@ def nmar_tables(sweep: NmarSweep) -> list[PageTable]:
         ],
     )
     structure = PageTable(
-        title="Are the modules found?",
+        title="Modules",
         text="ARI with the true modules, mean over seeds [95 % interval]; similarity within minus "
         "between modules (in-out); correlation with the true weights.",
         header=[
