@@ -53,7 +53,7 @@ NMAR_OPTIONS = {
     "layers": "2",
     "heads": "4",
     "width": "64",
-    "epochs": "11",
+    "epochs": "22",
     "optimizer": "muon",
     "lr": "0.002",
     "encoding_lr": "0.006",

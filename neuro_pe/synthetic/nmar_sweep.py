@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 # A small network needs a small model; half the regions are hidden, as they say little of others.
-SMALL = {"width": 64, "heads": 4, "window": 4, "batch_size": 64, "epochs": 11}
+SMALL = {"width": 64, "heads": 4, "window": 4, "batch_size": 64, "epochs": 22}
 HALF = {"mask_ratio": 0.5, "test_mask_ratio": 0.5, "target_ratio": 0.5}
 NETWORK: dict[str, Any] = {
     "n_regions": 40,
