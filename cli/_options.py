@@ -15,6 +15,7 @@ __all__ = [
     "filter_options",
     "filters_request",
     "lists_request",
+    "output_dir_option",
     "parse_values",
     "settings_lists",
     "settings_options",
@@ -23,6 +24,22 @@ __all__ = [
     "sweep_request",
 ]
 
+
+def _not_empty(_context: Any, _parameter: Any, value: str) -> str:
+    """Refuse the empty name that an unset variable of a shell gives: it is the current folder."""
+    if not value.strip():
+        msg = "--output-dir: found an empty name; expected a folder, such as . for this one."
+        raise InputError(msg)
+    return value
+
+
+output_dir_option = click.option(
+    "--output-dir",
+    type=click.Path(),
+    required=True,
+    callback=_not_empty,
+    help="Where the models go.",
+)
 ENTITIES = ("atlas", "task", "session", "run", "space", "desc")
 
 
@@ -76,8 +93,7 @@ def settings_lists(
         command = click.option(
             option_name(option.name),
             metavar="|".join(choices) + ",..." if choices else "VALUE,...",
-            show_default=shown if shown != "None" else False,
-            help=what if "[default" in what else f"{what}.",
+            help=what if shown == "None" or "[default" in what else f"{what}.  [default: {shown}]",
         )(command)
     return command
 
@@ -184,7 +200,7 @@ DATA_OPTIONS = (
     click.option(
         "--demo", is_flag=True, help="Use the bundled data: 12 HCP subjects, 400 TRs each."
     ),
-    click.option("--output-dir", type=click.Path(), required=True, help="Where the models go."),
+    output_dir_option,
     *FILTER_OPTIONS,
     click.option(
         "--test-subjects",

@@ -1,5 +1,6 @@
 """``neuro-pe synthetic``: tasks whose truth is known, to see what encodings learn."""
 
+import os
 from functools import partial
 from typing import Any
 
@@ -7,6 +8,7 @@ import click
 
 from neuro_pe.cli._options import (
     lists_request,
+    output_dir_option,
     settings_lists,
     sweep_options,
     sweep_request,
@@ -81,7 +83,7 @@ Examples:
   neuro-pe synthetic lst --size 5,6 --seeds 3 --output-dir larger_squares
 """,
 )
-@click.option("--output-dir", type=click.Path(), required=True, help="Where the models go.")
+@output_dir_option
 @click.option(
     "--recipe",
     type=click.Choice(["fast", "paper"]),
@@ -129,7 +131,7 @@ def latin_square(
             **sweep_request(options),
         )
     click.echo(lst_text(sweep))
-    if len(sweep.settings):
+    if len(sweep.settings) and os.access(output_dir, os.W_OK):
         click.echo(f"\nThe report is {write_lst_report(sweep, output_dir)}.")
     return tell_failures(sweep.table)
 
@@ -143,12 +145,12 @@ Examples:
       --noise 0.5,1,2 --seeds 10 --output-dir nmar
 """,
 )
-@click.option("--output-dir", type=click.Path(), required=True, help="Where the models go.")
+@output_dir_option
 @click.option(
     "--noise", default="1", metavar="X,...", show_default=True, help="SD of each region's noise."
 )
-@click.option("--regions", "n_regions", type=int, default=40, show_default=True)
-@click.option("--modules", "n_modules", type=int, default=4, show_default=True)
+@click.option("--regions", "n_regions", default=40, show_default=True, help="Of the network.")
+@click.option("--modules", "n_modules", default=4, show_default=True, help="Of equal size.")
 @click.option(
     "--within", default=0.3, show_default=True, help="Share of connected pairs in a module."
 )
@@ -156,7 +158,7 @@ Examples:
     "--between", default=0.015, show_default=True, help="Share of connected pairs elsewhere."
 )
 @click.option("--spectral-radius", default=0.9, show_default=True, help="Of the weights, under 1.")
-@click.option("--subjects", "n_subjects", type=int, default=10, show_default=True)
+@click.option("--subjects", "n_subjects", default=10, show_default=True, help="A run each.")
 @click.option("--times", "n_times", type=int, default=2000, show_default=True, help="Steps a run.")
 @sweep_options
 @partial(settings_lists, defaults=NMAR_OPTIONS)
@@ -190,6 +192,6 @@ def modular_network(output_dir: str, noise: str, **options: Any) -> int:
             **request,
         )
     click.echo(nmar_text(sweep))
-    if len(sweep.settings):
+    if len(sweep.settings) and os.access(output_dir, os.W_OK):
         click.echo(f"\nThe report is {write_nmar_report(sweep, output_dir)}.")
     return tell_failures(sweep.table)

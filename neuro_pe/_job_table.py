@@ -48,6 +48,8 @@ class Table:
             frame = pd.DataFrame()
         if list(frame.columns[:3]) != first or frame["name"].duplicated().any():
             raise damaged(file, "it lacks names, or has one twice")
+        if not file.read_bytes().endswith(b"\n"):  # cut off: its last row is not whole
+            frame = frame.iloc[:-1]
         columns = [str(column) for column in frame.columns]
         rows = [dict(zip(columns, row, strict=True)) for row in frame.itertuples(index=False)]
         return cls(file, {row["name"]: row for row in rows}, columns)

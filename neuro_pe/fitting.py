@@ -29,6 +29,7 @@ __all__ = [
     "history_metrics",
     "resolve_machine",
     "resolve_settings",
+    "warn_of_few_steps",
 ]
 
 METRICS = ["epoch", "seconds", "split", "predictor", "mask_ratio", "mse", "r2", "n"]
@@ -133,9 +134,8 @@ def resolve_machine(settings: FitSettings) -> FitSettings:
     return replace(settings, device=device, precision=precision)
 
 
-def _warn_of_few_steps(settings: FitSettings, training: WindowSource) -> None:
-    n_windows = len(training.evaluation_windows())
-    n_steps = (settings.epochs or 0) * -(-n_windows // settings.batch_size)
+def warn_of_few_steps(n_steps: int) -> None:
+    """Warn of a training in which nothing can be learned."""
     if n_steps < FEW_STEPS:
         plural = "s" if n_steps > 1 else ""
         msg = f"only {n_steps} training step{plural}: hardly anything is learned; raise --epochs."
@@ -170,7 +170,8 @@ def fit_network(
     """
     cohort = training.cohort
     settings = resolve_settings(settings, training)
-    _warn_of_few_steps(settings, training)
+    n_batches = -(-len(training.evaluation_windows()) // settings.batch_size)
+    warn_of_few_steps((settings.epochs or 0) * n_batches)
     network = new_network(settings, cohort)
     initial = _vectors(network)
     device = torch.device(settings.device)

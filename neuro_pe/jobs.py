@@ -26,7 +26,7 @@ from neuro_pe._job_worker import Job, Outcome, Work
 from neuro_pe.derivatives import NOT_WRITABLE, check_output_dir
 from neuro_pe.errors import InputError
 
-__all__ = ["TABLE", "DaskCluster", "Job", "JobProgress", "read_jobs", "run_jobs"]
+__all__ = ["TABLE", "DaskCluster", "Job", "JobProgress", "check_task", "read_jobs", "run_jobs"]
 
 JOB_LOCKS = ".sweep_locks"
 
@@ -218,6 +218,27 @@ def read_jobs(
         except (ValueError, TypeError):
             continue
     return frame
+
+
+def check_task(output_dir: str | os.PathLike[str], task: str | None) -> None:
+    """Refuse a folder that holds a sweep of another task, or that is a model folder itself.
+
+    Parameters
+    ----------
+    output_dir : path-like
+    task : str or None
+        The argument ``task`` of the jobs; None for jobs without one.
+    """
+    folder = Path(output_dir)
+    if (folder / "settings.json").is_file():
+        msg = f"--output-dir {folder}: it is a model folder; expected a folder to hold several."
+        raise InputError(msg)
+    for row in Table.read(folder).rows.values():
+        found = row.get("task", MISSING)
+        if found != (task or MISSING):
+            what = "brain data" if found == MISSING else f"the task {found}"
+            msg = f"--output-dir {folder}: it holds a sweep of {what}; choose another folder."
+            raise InputError(msg)
 
 
 def _check(jobs: Sequence[Job], work: Work, n_workers: Any, dask: Any) -> None:

@@ -16,7 +16,7 @@ from neuro_pe._sweep_source import Source
 from neuro_pe._sweep_summary import SweepSummary, summarize_sweep, sweep_text
 from neuro_pe.derivatives import atomic_path, check_output_dir, write_table
 from neuro_pe.errors import InputError
-from neuro_pe.jobs import DaskCluster, Job, JobProgress, read_jobs, run_jobs
+from neuro_pe.jobs import DaskCluster, Job, JobProgress, check_task, read_jobs, run_jobs
 from neuro_pe.settings import FitSettings, kind_of, uses_sigma
 from neuro_pe.timeseries import Cohort
 
@@ -35,6 +35,7 @@ SUMMARY = "sweep_settings.tsv"
 FIGURE = Path("figures") / "sweep_sigma.png"
 BASELINES = "baselines"
 NAMED = ("encoding", "sigma", "mask_ratio", "seed")  # stand in every name
+MOST_FITS = 100_000
 ERRORS = ("validation_mse", "test_mse")
 NUMBERS = ("best_epoch", "core_seconds", *ERRORS, "n_validation", "n_test")
 
@@ -262,7 +263,13 @@ def _fits(grid: Any, settings: Any, n_seeds: Any) -> list[FitSettings]:
 def seeded(settings: Sequence[FitSettings], n_seeds: int) -> list[FitSettings]:
     """Return every setting with every seed, from its own on, each once."""
     if not isinstance(n_seeds, Integral) or n_seeds < 1:
-        msg = f"--seeds: found {n_seeds}; expected a whole number of 1 or more."
+        msg = f"--seeds: found {n_seeds!r}; expected a whole number of 1 or more."
+        raise InputError(msg)
+    if len(settings) * n_seeds > MOST_FITS:
+        msg = (
+            f"--seeds: found {n_seeds} for {len(settings)} settings; expected {MOST_FITS:,} fits "
+            "at most. Sweep in parts."
+        )
         raise InputError(msg)
     return list(
         dict.fromkeys(
@@ -277,6 +284,7 @@ def _check_folder(folder: Path) -> None:
     """Refuse a folder of another program, and a table that lost columns or holds no numbers."""
     try:
         check_output_dir(folder)
+        check_task(folder, None)
         table = read_jobs(folder) if (folder / TABLE).exists() else None
     except PermissionError:  # said where the folder is locked
         return

@@ -52,15 +52,6 @@ def test_networks(call, tmp_path):
     assert "12 regions, 2 networks" in out
 
 
-def test_failures_are_told(call, tmp_path):
-    code, _, err = call(
-        "synthetic", "lst", "--output-dir", tmp_path, "--encoding", "3d-fixed", *LST
-    )
-    assert code == 1
-    assert "needs MNI coordinates" in err
-    assert "1 of 1 fits failed" in err
-
-
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -71,6 +62,9 @@ def test_failures_are_told(call, tmp_path):
         (["lst", "--heads", "3"], "--heads: found 3"),
         (["lst", "--mask-ratio", "0.5"], "--mask-ratio"),
         (["lst", "--seeds", "0"], "--seeds: found 0"),
+        (["lst", "--encoding", "3d-fixed"], "needs MNI coordinates"),
+        (["nmar", "--regions", "1000000000"], "--regions: found 1000000000"),
+        (["nmar", "--regions", "-40"], "--regions: found -40"),
         (["nmar", "--noise", "loud"], "--noise: found 'loud'"),
         (["nmar", "--noise", "0"], "noise: found 0"),
         (["nmar", "--modules", "7"], "--modules: found 7"),
@@ -86,3 +80,12 @@ def test_bad_options(call, tmp_path, arguments, named):
     assert named in err
     assert len(err.strip().splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "command", [["synthetic", "lst"], ["sweep", "--demo"], ["train", "--demo"]]
+)
+def test_an_empty_name_is_no_folder(call, command):
+    code, _, err = call(*command.split(), "--output-dir", "")
+    assert code == 2
+    assert "--output-dir: found an empty name" in err

@@ -1,6 +1,7 @@
 """The Latin Square Task: the network, its training, and what is measured of it."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -193,7 +194,7 @@ class TestFit:
         np.testing.assert_array_equal(folder.attention, fit.attention)
         assert folder.metrics["accuracy"].to_numpy() == pytest.approx(fit.metrics["accuracy"])
         (tmp_path / "fit" / "structure.tsv").unlink()
-        with pytest.raises(InputError, match=r"structure\.tsv is missing"):
+        with pytest.raises(InputError, match=r"structure\.tsv: missing; delete"):
             read_lst_folder(tmp_path / "fit")
 
     def test_a_folder_of_something_else(self, tmp_path):
@@ -328,10 +329,84 @@ class TestSweep:
             sweep_lst(output_dir=tmp_path / "out", **options)
         assert not (tmp_path / "out").exists()
 
-    def test_an_encoding_of_the_brain_fails_alone(self, tmp_path):
+    def test_one_seed_has_no_interval(self, tmp_path):
         grid = {name: [value] for name, value in {**SMALL, "epochs": 1}.items()}
-        grid["encoding"] = ["3d-fixed", "nope"]
         sweep = sweep_lst(output_dir=tmp_path, grid=grid, n_workers=1)
-        assert list(sweep.table["status"]) == ["failed", "done"]
-        assert np.isnan(sweep.settings["unlike_low"].item())  # one seed has no interval
-        assert "3d-fixed" in sweep.failed["error"].item()
+        assert np.isnan(sweep.settings["unlike_low"].item())
+        # Other settings are added to what is there.
+        again = sweep_lst(output_dir=tmp_path, grid={**grid, "sigma": [1.0]}, n_workers=1)
+        assert list(again.table["sigma"]) == [1.0]
+        assert sorted(again.settings["sigma"]) == [0.2, 1.0]
+        assert pd.read_csv(tmp_path / "lst.tsv", sep="\t")["sigma"].nunique() == 2
+
+    def test_few_steps_are_warned_of(self, splits):
+        with pytest.warns(UserWarning, match="only 1 training step"):
+            fit_lst(splits, lst_settings(**{**SMALL, "epochs": 1, "batch_size": 10_000}))
+
+
+class TestDamage:
+    """What was changed or cut after it was written is named, and nothing is computed from it."""
+
+    @pytest.fixture
+    def copied(self, swept, tmp_path):
+        folder, grid, _ = swept
+        shutil.copytree(folder, tmp_path / "lst")
+        return tmp_path / "lst", grid
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "metrics.tsv",
+            "structure.tsv",
+            "positional_encoding.tsv",
+            "positional_encoding_change.tsv",
+            "attention.npz",
+            "model.safetensors",
+        ],
+    )
+    def test_a_file_cut_off(self, copied, name):
+        folder, grid = copied
+        file = next(folder.glob("encoding-learn_sigma-1_*_seed-0")) / name
+        file.write_bytes(file.read_bytes()[:-20])
+        before = (folder / "lst.tsv").read_bytes()
+        with pytest.raises(InputError, match=f"{name}: not as it was written; delete"):
+            sweep_lst(output_dir=folder, grid=grid, n_seeds=2)
+        assert (folder / "lst.tsv").read_bytes() == before
+        # What the line says helps.
+        shutil.rmtree(file.parent)
+        assert len(sweep_lst(output_dir=folder, grid=grid, n_seeds=2).folders) == 10
+
+    def test_settings_that_are_not_those_of_the_name(self, copied):
+        folder, grid = copied
+        file = next(folder.glob("encoding-learn_sigma-1_*_seed-0")) / "settings.json"
+        file.write_text(file.read_text().replace('"sigma": 1.0', '"sigma": 5.0'))
+        with pytest.raises(InputError, match="not the settings that the folder is named by"):
+            sweep_lst(output_dir=folder, grid=grid, n_seeds=2)
+
+
+@pytest.mark.parametrize(
+    ("grid", "match"),
+    [
+        ({"encoding": ["3d-fixed"]}, "3d-fixed"),
+        ({"encoding": ["rope-2d"], "heads": [80]}, "heads"),
+        ({"rank": [500]}, "rank: found 500; expected 16 at most"),
+        ({"device": ["mps"]}, "--device: found 'mps'"),
+    ],
+)
+def test_fits_that_cannot_be_are_refused_before_anything_is_written(grid, match, tmp_path):
+    with pytest.raises(InputError, match=match):
+        sweep_lst(output_dir=tmp_path / "out", grid=grid)
+    assert not (tmp_path / "out").exists()
+
+
+def test_folders_of_something_else(tmp_path):
+    (tmp_path / "sweep.tsv").write_text("name\tstatus\terror\ttask\na\tdone\tn/a\tnmar\n")
+    with pytest.raises(InputError, match="it holds a sweep of the task nmar"):
+        sweep_lst(output_dir=tmp_path)
+    (tmp_path / "sweep.tsv").unlink()
+    (tmp_path / "dataset_description.json").write_text("{}")
+    with pytest.raises(InputError, match="it holds fits of brain data"):
+        sweep_lst(output_dir=tmp_path)
+    (tmp_path / "settings.json").write_text("{}")
+    with pytest.raises(InputError, match="it is a model folder"):
+        sweep_lst(output_dir=tmp_path)

@@ -43,7 +43,10 @@ class TestNetwork:
         ("options", "match"),
         [
             ({"n_modules": 3}, "n_modules: found 3"),
-            ({"n_modules": 40}, "n_modules: found 40"),
+            ({"n_modules": 40}, "n_modules: found 40; expected a whole number from 2 to 20"),
+            ({"n_regions": 10**9}, "n_regions: found 1000000000; expected a whole number"),
+            ({"n_regions": 40.0}, "n_regions: found 40.0"),
+            ({"seed": -1}, "seed: found -1"),
             ({"within": 1.5}, "within: found 1.5"),
             ({"spectral_radius": 1.0}, "spectral_radius: found 1"),
             ({"within": 0, "between": 0}, "has no cycle"),
@@ -83,10 +86,11 @@ class TestSimulation:
         np.testing.assert_array_equal(again[2].values, cohort[2].values)
 
     @pytest.mark.parametrize(
-        ("options", "match"), [({"n_times": 0}, "n_times"), ({"noise": 0}, "noise")]
+        "options",
+        [{"n_times": 0}, {"n_times": 10**12}, {"noise": 0}, {"noise": "x"}, {"seed": None}],
     )
-    def test_refused(self, options, match):
-        with pytest.raises(InputError, match=match):
+    def test_refused(self, options):
+        with pytest.raises(InputError, match=next(iter(options))):
             simulate(make_network(), **options)
 
 
@@ -212,6 +216,9 @@ class TestSweep:
             ({"network": {"regions": 4}}, "unknown option 'regions'"),
             ({"network": {"n_modules": 7}}, "n_modules"),
             ({"grid": {"sigma": [-1.0]}}, "sigma"),
+            ({"grid": {"encoding": ["3d-fixed"]}}, "3d-fixed"),
+            ({"network": {"n_subjects": 2}}, "n_subjects: found 2; expected a whole number from 3"),
+            ({"n_seeds": 10**9}, "--seeds: found 1000000000 for 1 settings"),
         ],
     )
     def test_refused_before_anything_is_written(self, options, match, tmp_path):

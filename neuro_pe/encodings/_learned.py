@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from neuro_pe.encodings._base import EncodingInputs, PositionalEncoding, register
+from neuro_pe.errors import InputError
 
 __all__ = ["LearnedEncoding", "NoEncoding", "RandomEncoding"]
 
@@ -32,6 +33,12 @@ class LearnedEncoding(PositionalEncoding):
     def reset_parameters(self, generator: torch.Generator) -> None:
         """Draw the start, each number of mean 0 and standard deviation sigma."""
         n_regions, width = self.vectors.shape
+        if self.inputs.rank is not None and self.inputs.rank > min(n_regions, width):
+            msg = (
+                f"rank: found {self.inputs.rank}; expected {min(n_regions, width)} at most, of "
+                f"{n_regions} regions and a width of {width}."
+            )
+            raise InputError(msg)
         rank, sigma = self.inputs.rank, self.inputs.sigma
         with torch.no_grad():
             if rank is None:

@@ -12,7 +12,8 @@ import pandas as pd
 from scipy import stats
 
 from neuro_pe.encodings import registered_modules
-from neuro_pe.jobs import Job, run_jobs
+from neuro_pe.errors import InputError
+from neuro_pe.jobs import Job, check_task, run_jobs
 from neuro_pe.settings import FitSettings
 
 __all__ = ["job_settings", "mean_interval", "run_fits"]
@@ -40,6 +41,10 @@ def run_fits(
         ``n_workers``, ``dask`` and ``progress`` of :func:`neuro_pe.jobs.run_jobs`.
     """
     folder = Path(output_dir).resolve()
+    check_task(folder, jobs[0].arguments["task"])
+    if (folder / "dataset_description.json").exists():
+        msg = f"--output-dir {output_dir}: it holds fits of brain data; choose another folder."
+        raise InputError(msg)
     context = {"output_dir": os.fspath(folder), "modules": registered_modules()}
     return run_jobs(
         jobs,

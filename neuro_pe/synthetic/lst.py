@@ -13,7 +13,7 @@ from torch.nn import functional
 from neuro_pe.derivatives import read_table, write_table
 from neuro_pe.encodings import PositionalEncoding, make_encoding
 from neuro_pe.errors import InputError
-from neuro_pe.fitting import resolve_machine
+from neuro_pe.fitting import resolve_machine, warn_of_few_steps
 from neuro_pe.settings import FitSettings
 from neuro_pe.synthetic.lst_network import LatinSquareTransformer
 from neuro_pe.synthetic.puzzle_splits import PuzzleSplits
@@ -179,6 +179,7 @@ def fit_lst(
         If the encoding needs what a grid of cells lacks, or the device is not there.
     """
     settings = resolve_machine(settings)
+    warn_of_few_steps((settings.epochs or 0) * -(-len(splits.train) // settings.batch_size))
     network = new_lst_network(settings, size=splits.train.size)
     initial = _vectors(network)
     device = torch.device(settings.device)

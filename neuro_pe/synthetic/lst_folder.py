@@ -1,5 +1,6 @@
 """The model folder of a Latin Square Task fit."""
 
+import hashlib
 import os
 import shutil
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class LatinSquareFolder:
     path : Path
     settings : FitSettings
     data : dict
-        ``task`` (lst), ``size``, ``puzzles`` and ``recipe``.
+        ``task`` (lst), ``size``, ``puzzles`` and ``recipe``; ``checksums`` of the files.
     metrics : DataFrame
         ``epoch, core_seconds, split, complexity, accuracy, n``.
     structure : DataFrame
@@ -101,10 +102,17 @@ def write_lst_folder(
             write_table(table, partial / f"{name}.tsv", index=True)
     write_arrays(partial / ATTENTION, attention=fit.attention, cells=np.array(cells))
     write_tensors(weights, {}, partial / WEIGHTS)
-    write_settings(partial, fit.settings, data)
+    written = [METRICS, STRUCTURE, ATTENTION, WEIGHTS]
+    written += [f"{name}.tsv" for name in ENCODINGS if encoding is not None]
+    checksums = {name: _checksum(partial / name) for name in written}
+    write_settings(partial, fit.settings, {**data, "checksums": checksums})
     os.rename(partial, path)
     # Last, so that a fit stopped here has either its checkpoint or its name.
     shutil.rmtree(path / "checkpoint", ignore_errors=True)
+
+
+def _checksum(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def read_lst_folder(path: str | os.PathLike[str]) -> LatinSquareFolder:
@@ -117,36 +125,33 @@ def read_lst_folder(path: str | os.PathLike[str]) -> LatinSquareFolder:
     Raises
     ------
     InputError
-        If it is none, or is damaged.
+        If it is none, or a file is missing or not as it was written.
     """
     path = Path(path)
     settings, data = read_settings(path)
     if data.get("task") != "lst":
         msg = f"{path}: no fit of the Latin Square Task; `neuro-pe synthetic lst` writes them."
         raise InputError(msg)
-    try:
-        metrics = read_table(path / METRICS).astype({"complexity": str})
-        structure = read_table(path / STRUCTURE)
-        encodings = {
-            name: read_table(path / f"{name}.tsv", index="cell")
-            if (path / f"{name}.tsv").exists()
-            else None
-            for name in ENCODINGS
-        }
-        with np.load(path / ATTENTION) as content:
-            attention = content["attention"]
-    except FileNotFoundError as error:
-        msg = f"{path}: {Path(error.filename).name} is missing; the model folder is incomplete."
-        raise InputError(msg) from None
-    except (ValueError, KeyError) as error:
-        msg = f"{path}: a file is damaged ({' '.join(str(error).split())}); fit it again."
-        raise InputError(msg) from None
+    for name, checksum in data.get("checksums", {}).items():
+        file = path / name
+        if not file.is_file() or _checksum(file) != checksum:
+            what = "not as it was written" if file.is_file() else "missing"
+            msg = f"{file}: {what}; delete {path}, and the same command fits it again."
+            raise InputError(msg)
+    encodings = {
+        name: read_table(path / f"{name}.tsv", index="cell")
+        if (path / f"{name}.tsv").exists()
+        else None
+        for name in ENCODINGS
+    }
+    with np.load(path / ATTENTION) as content:
+        attention = content["attention"]
     return LatinSquareFolder(
         path=path,
         settings=settings,
         data=data,
-        metrics=metrics,
-        structure=structure,
+        metrics=read_table(path / METRICS).astype({"complexity": str}),
+        structure=read_table(path / STRUCTURE),
         attention=attention,
         **encodings,
     )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["lst_tables", "lst_text", "write_lst_report"]
 
 SPLITS = {"train": "trained on", "heldout": "held out", "unlike": "unlike"}
-STRUCTURE_HEADER = ["Procrustes", "of change", "same line", "of change", "grid", "of change"]
+STRUCTURE_HEADER = ["Procrustes", "of change", "line", "line of change", "grid", "grid of change"]
 STRUCTURE_HEADER += ["attention", "encodings moved", "encoder moved"]
 READING = (
     "Chance is one over the size of the square. Puzzles that are held out were drawn like those "
@@ -37,7 +37,7 @@ READING = (
     "Procrustes: distance to the sinusoids of row and column (2d-fixed) after the best rotation or "
     "reflection, mean over the encodings of all blocks; 0 is equal. Beside it stands its mean when "
     "cells are permuted: with more dimensions than cells even unrelated encodings come close.",
-    "Same line: rank correlation, over pairs of cells, of their distance in the encoding with "
+    "Line: rank correlation, over pairs of cells, of their distance in the encoding with "
     "being in different rows and columns; the task asks for nothing but lines. Grid: the same with "
     "the distance over rows and columns. Both are about 0 for an encoding that knows neither.",
     "The learned change is the encoding minus its start. A start with a large sigma hides what was "

@@ -3,7 +3,7 @@
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,14 @@ import numpy as np
 import pandas as pd
 
 from neuro_pe.derivatives import write_table
-from neuro_pe.jobs import DaskCluster, Job, JobProgress
+from neuro_pe.errors import InputError
+from neuro_pe.fitting import resolve_machine
+from neuro_pe.jobs import DaskCluster, Job, JobProgress, read_jobs
 from neuro_pe.model_folder import partial_path
 from neuro_pe.settings import FitSettings, uses_sigma
 from neuro_pe.sweeps import encoding_parts, grid_settings, option_parts, seeded
 from neuro_pe.synthetic._fits import job_settings, mean_interval, run_fits
-from neuro_pe.synthetic.lst import fit_lst, lst_settings
+from neuro_pe.synthetic.lst import fit_lst, lst_settings, new_lst_network
 from neuro_pe.synthetic.lst_folder import LatinSquareFolder, read_lst_folder, write_lst_folder
 from neuro_pe.synthetic.lst_truth import attention_correlation, measure_fit
 from neuro_pe.synthetic.puzzle_splits import split_puzzles
@@ -79,7 +81,7 @@ def sweep_lst(
 ) -> LatinSquareSweep:
     """Fit a network for every combination of settings and every seed.
 
-    The same call again does only what is missing.
+    The same call again does only what is missing; other settings are added to the folder.
 
     Parameters
     ----------
@@ -116,8 +118,9 @@ def sweep_lst(
     how = {"n_workers": n_workers, "dask": dask, "progress": progress}
     table = run_fits(jobs, lst_job, output_dir=output_dir, path_of=_model_path, **how)
     folder = Path(output_dir)
-    done = table.loc[table["status"] == "done", "name"]
-    folders = [read_lst_folder(folder / name) for name in done]
+    everything = read_jobs(folder)  # what was asked for earlier too
+    done = everything.loc[everything["status"] == "done", "name"]
+    folders = [_read_named(folder / name) for name in done]
     accuracies, structure = _collect(folders)
     if os.access(folder, os.W_OK):  # else it has been said
         write_table(accuracies, folder / "lst.tsv")
@@ -138,13 +141,32 @@ def _jobs(
     settings = seeded(grid_settings({**{k: [v] for k, v in usual.items()}, **grid}), n_seeds)
     jobs: dict[str, Job] = {}
     for size in sizes:
-        split_puzzles(size=size, source=puzzles)  # refused before anything is written
+        # Refused before anything is written.
+        split_puzzles(size=size, source=puzzles)
+        for each in dict.fromkeys(replace(each, seed=0) for each in settings):
+            new_lst_network(resolve_machine(each), size=size)
         for each in settings:
             arguments = {"task": "lst", "recipe": recipe, "size": size}
             arguments |= {"puzzles": puzzles or ("published" if size == 4 else "generated")}
             name = lst_name(each, recipe=recipe, size=size, puzzles=puzzles)
             jobs[name] = Job(name=name, arguments={**arguments, **asdict(each)})
     return list(jobs.values())
+
+
+def _read_named(path: Path) -> LatinSquareFolder:
+    """Read a model folder; refuse one whose settings are not those of its name."""
+    fit = read_lst_folder(path)
+    settings, recipe = fit.settings, fit.data["recipe"]
+    named = {name: getattr(settings, name) for name in ("encoding", "sigma", "heads", "seed")}
+    name = lst_name(lst_settings(recipe, **named), recipe=recipe, size=fit.size)
+    start, end = name.split("_seed-")
+    if not path.name.startswith(start) or path.name.rpartition("_seed-")[2] != end:
+        msg = (
+            f"{path / 'settings.json'}: not the settings that the folder is named by; delete "
+            f"{path}, and the same command fits it again."
+        )
+        raise InputError(msg)
+    return fit
 
 
 def _model_path(job: Job, folder: Path) -> Path:

@@ -6,6 +6,7 @@ has noise of its own; W couples regions, more of them within a module than betwe
 
 from dataclasses import dataclass
 from itertools import pairwise
+from numbers import Integral, Real
 
 import numpy as np
 import pandas as pd
@@ -13,9 +14,19 @@ import pandas as pd
 from neuro_pe.errors import InputError
 from neuro_pe.timeseries import Cohort, RegionTimeSeries
 
-__all__ = ["BURN_IN", "ModularNetwork", "make_network", "simulate", "simulate_cohort"]
+__all__ = [
+    "BURN_IN",
+    "MOST_SUBJECTS",
+    "MOST_TIMES",
+    "ModularNetwork",
+    "check_whole",
+    "make_network",
+    "simulate",
+    "simulate_cohort",
+]
 
 BURN_IN = 200  # steps that are thrown away; at a spectral radius of 0.9 a start fades in 50
+MOST_REGIONS, MOST_TIMES, MOST_SUBJECTS = 5_000, 10_000_000, 10_000
 WEIGHT_SD = 0.2  # of the weights, whose mean is 1 before they are scaled
 
 
@@ -75,11 +86,11 @@ def make_network(
     >>> network.modules.to_dict()["region_5"]
     'module_2'
     """
-    if not 2 <= n_modules <= n_regions // 2 or n_regions % n_modules:
-        msg = (
-            f"n_modules: found {n_modules}; expected a divisor of the {n_regions} regions, with "
-            "two modules and two regions a module at least."
-        )
+    check_whole("n_regions", n_regions, 4, MOST_REGIONS)
+    check_whole("n_modules", n_modules, 2, n_regions // 2)
+    check_whole("seed", seed, 0)
+    if n_regions % n_modules:
+        msg = f"n_modules: found {n_modules}; expected a divisor of the {n_regions} regions."
         raise InputError(msg)
     for name, value in (("within", within), ("between", between)):
         if not 0 <= value <= 1:
@@ -149,11 +160,10 @@ def simulate(
     >>> simulate(make_network(), n_times=500).values.shape
     (500, 40)
     """
-    if n_times < 1:
-        msg = f"n_times: found {n_times}; expected a whole number of 1 or more."
-        raise InputError(msg)
-    if not (noise > 0 and np.isfinite(noise)):
-        msg = f"noise: found {noise}; expected a number over 0."
+    check_whole("n_times", n_times, 1, MOST_TIMES)
+    check_whole("seed", seed, 0)
+    if not isinstance(noise, Real) or not 0 < noise < np.inf:
+        msg = f"noise: found {noise!r}; expected a number over 0."
         raise InputError(msg)
     rng = np.random.default_rng([seed, 1])
     values = noise * rng.standard_normal((BURN_IN + n_times, len(network.weights)))
@@ -200,9 +210,7 @@ def simulate_cohort(
     >>> simulate_cohort(make_network(), n_subjects=3, n_times=100)
     Cohort(3 subjects, 3 runs, 40 regions, atlas=None, tr=None)
     """
-    if n_subjects < 1:
-        msg = f"n_subjects: found {n_subjects}; expected a whole number of 1 or more."
-        raise InputError(msg)
+    check_whole("n_subjects", n_subjects, 1, MOST_SUBJECTS)
     runs = [
         simulate(
             network,
@@ -214,3 +222,12 @@ def simulate_cohort(
         for number in range(n_subjects)
     ]
     return Cohort.from_runs(runs)
+
+
+def check_whole(name: str, value: object, least: int, most: int | None = None) -> None:
+    """Refuse what is no whole number, or is out of range."""
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_whole or value < least or (most is not None and value > most):  # type: ignore[operator]
+        limit = f"of {least} or more" if most is None else f"from {least} to {most}"
+        msg = f"{name}: found {value!r}; expected a whole number {limit}."
+        raise InputError(msg)

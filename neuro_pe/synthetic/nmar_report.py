@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["nmar_tables", "nmar_text", "write_nmar_report"]
 
 LABELS = {"pe": "encoding", "change": "learned change", "fc": "functional connectivity"}
-PREDICTORS = ("noise_ceiling", "space_time_gaussian", "gaussian", "zero")
+PREDICTORS = ("noise_ceiling", "space_time_gaussian", "gaussian", "visible_mean", "zero")
 READING = (
     "MSE is that of hidden regions of unseen subjects, 1 being the variance of a region. The noise "
     "ceiling is the posterior mean of the hidden values under the equations that made the data: "
@@ -63,8 +63,8 @@ def nmar_tables(sweep: NmarSweep) -> list[PageTable]:
     )
     structure = PageTable(
         title="Modules",
-        text="ARI with the true modules, mean over seeds [95 % interval]; similarity within minus "
-        "between modules (in-out); correlation with the true weights.",
+        text="ARI with the true modules, mean over seeds [95 % interval] (with labels permuted); "
+        "similarity within minus between modules (in-out); correlation with the true weights.",
         header=[
             "setting",
             *(f"{what}: {name}" for what in ("ARI", "in-out", "weights") for name in SOURCES),
@@ -84,7 +84,8 @@ def nmar_tables(sweep: NmarSweep) -> list[PageTable]:
 
 def _ari(row: dict[Any, Any], source: str) -> str:
     names = [f"{source}_ari{end}" for end in ("", "_low", "_high")]
-    return spread_text(*(row.get(name, np.nan) for name in names))
+    text = spread_text(*(row.get(name, np.nan) for name in names))
+    return f"{text} ({row[f'{source}_ari_null']:.3f})" if text else ""
 
 
 def _number(row: dict[Any, Any], name: str, *, digits: int = 3) -> str:

@@ -7,7 +7,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,27 @@ import pandas as pd
 from scipy import stats
 
 from neuro_pe._baseline_cache import cached_errors
+from neuro_pe.building import build_network
 from neuro_pe.comparison import matrix_correlation
 from neuro_pe.derivatives import read_table, write_table
 from neuro_pe.errors import InputError
 from neuro_pe.experiment import train_models
-from neuro_pe.jobs import DaskCluster, Job, JobProgress
+from neuro_pe.fitting import resolve_machine
+from neuro_pe.jobs import DaskCluster, Job, JobProgress, read_jobs
 from neuro_pe.model_folder import ModelFolder
 from neuro_pe.reconstruction import EvaluationSet
 from neuro_pe.report import compare_fits
 from neuro_pe.settings import FitSettings, uses_sigma
 from neuro_pe.sweeps import encoding_parts, grid_settings, option_parts, seeded
 from neuro_pe.synthetic._fits import job_settings, mean_interval, run_fits
-from neuro_pe.synthetic.nmar import ModularNetwork, make_network, simulate_cohort
+from neuro_pe.synthetic.nmar import (
+    MOST_SUBJECTS,
+    MOST_TIMES,
+    ModularNetwork,
+    check_whole,
+    make_network,
+    simulate_cohort,
+)
 from neuro_pe.synthetic.nmar_ceiling import NoiseCeiling
 from neuro_pe.timeseries import Cohort
 from neuro_pe.windows import WindowSource
@@ -161,7 +170,8 @@ def sweep_nmar(
     how = {"n_workers": n_workers, "dask": dask, "progress": progress}
     table = run_fits(jobs, nmar_job, output_dir=output_dir, path_of=_model_path, **how)
     folder = Path(output_dir)
-    results = _long(table[table["status"] == "done"])
+    everything = read_jobs(folder)  # what was asked for earlier too
+    results = _long(everything[everything["status"] == "done"])
     if os.access(folder, os.W_OK):  # else it has been said
         write_table(results, folder / "nmar.tsv")
     return NmarSweep(
@@ -179,12 +189,19 @@ def _jobs(
     network = {**NETWORK, **network}
     usual = {name: [value] for name, value in asdict(nmar_settings()).items()}
     settings = seeded(grid_settings({**usual, **grid}), n_seeds)
-    for each in settings:  # refused before anything is written
+    # Refused before anything is written.
+    for each in settings:
         _network(network, each.seed)
-        for name, least in (("n_subjects", 3), ("n_times", each.window)):
-            if network[name] < least:
-                msg = f"{name}: found {network[name]}; expected {least} at least."
-                raise InputError(msg)
+        check_whole("n_subjects", network["n_subjects"], 3, MOST_SUBJECTS)
+        check_whole("n_times", network["n_times"], each.window, MOST_TIMES)
+    for each in dict.fromkeys(replace(each, seed=0) for each in settings):
+        n_regions = network["n_regions"]
+        build_network(
+            resolve_machine(each),
+            n_regions=n_regions,
+            coordinates=None,
+            connectivity=np.eye(n_regions),
+        )
     jobs: dict[str, Job] = {}
     for noise in noises:
         if not (noise > 0 and np.isfinite(noise)):
@@ -341,7 +358,8 @@ def summarize_nmar(results: pd.DataFrame) -> pd.DataFrame:
     DataFrame
         A row a setting: ``fit, encoding, sigma, noise, n_seeds, core_seconds``; ``mse_`` of every
         predictor; ``ari``, ``within_minus_between`` and ``correlation_with_weights`` of every
-        source, with ``_low`` and ``_high`` for ARI (95 % interval over seeds, t distribution).
+        source, and of ARI ``_low`` and ``_high`` (95 % interval over seeds, t distribution) and
+        ``_null`` (labels permuted).
     """
     rows = []
     for fit, group in results.groupby("fit", sort=False):
@@ -353,6 +371,7 @@ def summarize_nmar(results: pd.DataFrame) -> pd.DataFrame:
         for source, own in group.groupby("source"):
             ends = [f"{source}_ari{end}" for end in ("", "_low", "_high")]
             row |= dict(zip(ends, mean_interval(own["ari"]), strict=True))
+            row[f"{source}_ari_null"] = own["ari_null"].astype(float).mean()
             row[f"{source}_within_minus_between"] = (own["within"] - own["between"]).mean()
             row[f"{source}_correlation_with_weights"] = own["correlation_with_weights"].mean()
         rows.append(row)
