@@ -86,6 +86,6 @@ def test_bad_options(call, tmp_path, arguments, named):
     "command", [["synthetic", "lst"], ["sweep", "--demo"], ["train", "--demo"]]
 )
 def test_an_empty_name_is_no_folder(call, command):
-    code, _, err = call(*command.split(), "--output-dir", "")
+    code, _, err = call(*command, "--output-dir", "")
     assert code == 2
     assert "--output-dir: found an empty name" in err
