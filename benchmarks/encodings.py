@@ -208,15 +208,17 @@ def draw(fits: pd.DataFrame, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     learned = fits[(fits["encoding"] == "learn") & (fits["mask_ratio"] == 0.9)]
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-    for axis, columns in (
-        (left, ["test_mse"]),
-        (right, [f"cole-anticevic_{source}_within_minus_between" for source in ("pe", "change")]),
-    ):
-        for column in columns:
-            mean = learned.groupby("sigma")[column].agg(["mean", "std"])
-            axis.errorbar(mean.index, mean["mean"], mean["std"], marker="o", label=column)
-        axis.set(xscale="log", xlabel="sigma")
-        axis.legend(fontsize="small")
+    networks = "cole-anticevic_{}_within_minus_between"
+    curves = {"test_mse": left, networks.format("pe"): right, networks.format("change"): right}
+    labels = ("learn", "encoding", "learned change")
+    for (column, axis), label in zip(curves.items(), labels, strict=True):
+        mean = learned.groupby("sigma")[column].agg(["mean", "std"])
+        axis.errorbar(mean.index, mean["mean"], mean["std"], marker="o", ms=4, label=label)
+    for axis, text in ((left, "test MSE, 90 % hidden"), (right, "networks: within minus between")):
+        axis.set(xscale="log", xlabel="sigma (mean and SD over seeds)", ylabel=text)
+        axis.set_xticks(SIGMAS, [f"{sigma:g}" for sigma in SIGMAS])
+        axis.minorticks_off()
+        axis.legend(frameon=False)
     figure.savefig(folder / "sigma.png", dpi=150)
     at_90 = fits[fits["mask_ratio"] == 0.9]
     label = at_90["encoding"] + np.where(
