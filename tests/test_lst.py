@@ -339,6 +339,17 @@ class TestSweep:
         assert sorted(again.settings["sigma"]) == [0.2, 1.0]
         assert pd.read_csv(tmp_path / "lst.tsv", sep="\t")["sigma"].nunique() == 2
 
+    def test_attention_is_held_beside_networks_with_as_many_heads(self, tmp_path):
+        grid = {name: [value] for name, value in {**SMALL, "epochs": 1}.items()}
+        one_head = {**grid, "encoding": ["2d-fixed", "learn"], "heads": [1]}
+        sweep_lst(output_dir=tmp_path, grid=one_head, n_workers=1)
+        sweep_lst(output_dir=tmp_path, grid={**grid, "heads": [2]}, n_workers=1)
+        structure = pd.read_csv(tmp_path / "lst_structure.tsv", sep="\t", na_values="n/a")
+        beside = structure[structure["source"] == "attention"]["fit"]
+        assert beside.nunique() == 1
+        assert beside.iloc[0].startswith("encoding-learn")
+        assert "heads-1" in beside.iloc[0]
+
     def test_few_steps_are_warned_of(self, splits):
         with pytest.warns(UserWarning, match="only 1 training step"):
             fit_lst(splits, lst_settings(**{**SMALL, "epochs": 1, "batch_size": 10_000}))

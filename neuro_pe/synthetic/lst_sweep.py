@@ -254,6 +254,7 @@ def _attention(one: LatinSquareFolder, folders: Sequence[LatinSquareFolder]) -> 
         and other.path != one.path
         and (other.size, other.data["recipe"]) == (one.size, one.data["recipe"])
         and other.settings.layers == one.settings.layers
+        and other.settings.heads == one.settings.heads
     ]
     if not known:
         return pd.DataFrame(columns=STRUCTURE)
