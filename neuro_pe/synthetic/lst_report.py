@@ -20,7 +20,6 @@ from neuro_pe.synthetic.lst_truth import grid_distances
 from neuro_pe.synthetic.page import NOTHING, PageTable, page_text, spread_text, write_page
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["lst_tables", "lst_text", "write_lst_report"]
@@ -137,13 +136,19 @@ def lst_text(sweep: LatinSquareSweep) -> str:
     return page_text(lst_tables(sweep)[:2], _sigma_lines(sweep.settings))
 
 
+def _by_sigma(settings: pd.DataFrame, n_sigmas: int) -> dict[str, pd.DataFrame]:
+    """Learned encodings of several sigmas that differ in nothing else, by what they share."""
+    learned = settings[settings["encoding"] == "learn"].sort_values("sigma")
+    return {
+        f"size {size}, heads {heads}, recipe {recipe}": group
+        for (recipe, heads, size), group in learned.groupby(["recipe", "heads", "size"])
+        if len(group) >= n_sigmas and not group["sigma"].duplicated().any()
+    }
+
+
 def _sigma_lines(settings: pd.DataFrame) -> list[str]:
-    """Rank correlations with sigma, over settings that differ in nothing else."""
-    learned = settings[settings["encoding"] == "learn"]
     lines = []
-    for (recipe, heads, size), group in learned.groupby(["recipe", "heads", "size"]):
-        if group["sigma"].nunique() < 3 or group["sigma"].duplicated().any():
-            continue
+    for label, group in _by_sigma(settings, 3).items():
         found = [
             f"{text} {stats.spearmanr(group['sigma'], group[name].astype(float)).statistic:+.2f}"
             for name, text in (
@@ -153,8 +158,7 @@ def _sigma_lines(settings: pd.DataFrame) -> list[str]:
             )
         ]
         lines.append(
-            f"Rank correlation with sigma ({len(group)} sigmas, size {size}, {heads} heads, recipe "
-            f"{recipe}): {', '.join(found)}."
+            f"Rank correlation with sigma ({len(group)} sigmas, {label}): {', '.join(found)}."
         )
     return lines
 
@@ -186,7 +190,7 @@ def write_lst_report(sweep: LatinSquareSweep, output_dir: str | os.PathLike[str]
 
 def _figures(sweep: LatinSquareSweep) -> list[PageFigure]:
     figures = []
-    if sweep.settings.loc[sweep.settings["encoding"] == "learn", "sigma"].nunique() > 1:
+    if _by_sigma(sweep.settings, 2):
         caption = (
             "Accuracy and Procrustes distance against sigma. Dots are fits, lines means over "
             "seeds; dotted, the distance with cells permuted."
@@ -212,40 +216,34 @@ def _figures(sweep: LatinSquareSweep) -> list[PageFigure]:
 def _plot_sigma(sweep: LatinSquareSweep) -> Figure:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure = Figure(figsize=(10, 4.5), layout="constrained")
     left, right = figure.subplots(1, 2)
-    learned = sweep.settings[sweep.settings["encoding"] == "learn"]
     last = _last(sweep.accuracies)
-    last = last[(last["encoding"] == "learn") & (last["complexity"] == "all")]
-    groups = list(learned.groupby(["size", "heads"], sort=False))
-    for number, ((size, heads), rows) in enumerate(groups):
+    last = last[last["split"].isin(UNLIKE) & (last["complexity"] == "all")]
+    groups = _by_sigma(sweep.settings, 2)
+    for number, (label, rows) in enumerate(groups.items()):
         colour = COLOURS[number % len(COLOURS)]
-        rows = rows.sort_values("sigma")
-        label = f"size {size}, heads {heads}"
         for split, style in (("unlike", "-"), ("heldout", "--")):
-            name = f"{label}, {SPLITS[split]}"
+            name = f"{label}: {SPLITS[split]}"
             left.plot(rows["sigma"], rows[split], style, color=colour, label=name)
-        fits = last[(last["size"] == size) & (last["heads"] == heads) & last["split"].isin(UNLIKE)]
+        fits = last[last["fit"].isin(rows["fit"])]
         left.plot(fits["sigma"], fits["accuracy"], ".", color=colour, alpha=0.5)
         for source, style in (("pe", "-"), ("change", "--")):
-            name = f"{label}, {'encoding' if source == 'pe' else 'learned change'}"
+            name = f"{label}: {'encoding' if source == 'pe' else 'learned change'}"
             column = f"{source}_procrustes"
             if column in rows:
                 right.plot(rows["sigma"], rows[column], style, color=colour, label=name)
                 right.plot(rows["sigma"], rows[f"{column}_null"], ":", color=colour, lw=1)
     left.set(ylabel="accuracy", ylim=(0, 1.02))
     right.set(ylabel="Procrustes distance to 2d-fixed")
+    sigmas = sorted({sigma for rows in groups.values() for sigma in rows["sigma"]})
     for axes in (left, right):
-        _finish(axes, sorted(learned["sigma"].unique()))
+        axes.set(xscale="log", xlabel="sigma")
+        axes.set_xticks(sigmas, [f"{sigma:g}" for sigma in sigmas])
+        axes.minorticks_off()
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(frameon=False, fontsize="small", loc="outside lower center", ncols=2)
     return figure
-
-
-def _finish(axes: Axes, sigmas: list[float]) -> None:
-    axes.set(xscale="log", xlabel="sigma")
-    axes.set_xticks(sigmas, [f"{sigma:g}" for sigma in sigmas])
-    axes.minorticks_off()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize="small")
 
 
 def _plot_accuracy(sweep: LatinSquareSweep) -> Figure:

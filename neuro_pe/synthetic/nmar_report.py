@@ -173,7 +173,7 @@ def _similarities(path: Path) -> list[PageFigure]:
 def _plot_sigma(learned: pd.DataFrame) -> Figure:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure = Figure(figsize=(10, 4.5), layout="constrained")
     left, right = figure.subplots(1, 2)
     for number, (noise, rows) in enumerate(learned.groupby("noise")):
         colour = COLOURS[number % len(COLOURS)]
@@ -191,5 +191,5 @@ def _plot_sigma(learned: pd.DataFrame) -> Figure:
         axes.minorticks_off()
         axes.spines[["top", "right"]].set_visible(False)
     left.axhline(0, color=INK, lw=0.5)
-    left.legend(frameon=False, fontsize="small")
+    figure.legend(frameon=False, fontsize="small", loc="outside lower center", ncols=3)
     return figure
