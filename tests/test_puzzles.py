@@ -1,5 +1,6 @@
 """Latin Square Task puzzles: rules, generator, likeness, files; checked by brute force."""
 
+import dataclasses
 import itertools
 from collections import Counter
 
@@ -366,6 +367,31 @@ def test_empty_labels_are_deduced(tmp_path):
     assert puzzles.items.tolist() == [2, 0, 0]
     write_puzzles(puzzles, file)
     assert read_puzzles(file).complexity.tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"solutions": [3, 3]}, "puzzle 0: solution 3, but puzzle .* has 1"),
+        ({"complexity": [1, 3]}, "puzzle 1: condition Quaternary, but .* is Binary"),
+        ({"complexity": [1, -1]}, "puzzle 1: complexity -1; expected 0 to 6"),
+        ({"complexity": [9, 1]}, "puzzle 0: complexity 9; expected 0 to 6"),
+        ({"solutions": [1]}, "puzzles: 2; expected as many"),
+        ({"items": [np.nan, 1.0]}, "puzzle 0: LST_num nan"),
+        ({"cells": np.zeros((2, 4, 4), int)}, "puzzle 0: puzzle 0000.*exactly one cell"),
+        ({"cells": np.full((2, 4, 4), np.nan)}, "puzzle 0: puzzle nan.*digits"),
+    ],
+)
+def test_wrong_labels_are_not_written(tmp_path, wrong, message):
+    """They would be read by others; what stands in the file is kept."""
+    sound = load_puzzles("human").select(slice(0, 2))
+    file = tmp_path / "puzzles.csv"
+    write_puzzles(sound, file)
+    before = file.read_bytes()
+    wrong = {name: np.asarray(value) for name, value in wrong.items()}
+    with pytest.raises(InputError, match=message):
+        write_puzzles(dataclasses.replace(sound, **wrong), file)
+    assert file.read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,11 @@ def read_puzzles(file: str | os.PathLike[str]) -> Puzzles:
     if not rows:
         msg = f"{file}: no puzzles; expected one a line below the header"
         raise InputError(msg)
+    return _checked(rows)
+
+
+def _checked(rows: list["_Row"]) -> Puzzles:
+    """Deduce the labels of all rows, and refuse a row that says another."""
     size = rows[0].size
     for row in rows:
         if row.size != size:
@@ -90,21 +95,41 @@ def write_puzzles(puzzles: Puzzles, file: str | os.PathLike[str]) -> None:
     puzzles : Puzzles
     file : path-like
         Its folder must exist. An existing file is replaced.
+
+    Raises
+    ------
+    InputError
+        If a puzzle is none, or a solution or complexity is not what the puzzle says; an existing
+        file is left as it is.
     """
+    lines = list(_lines(puzzles))
+    if lines:
+        _checked([_row(f"puzzle {line['ID']}", line) for line in lines])
     with atomic_path(file) as temporary, temporary.open("w", encoding="utf-8", newline="") as text:
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for index, cells in enumerate(puzzles.cells):
-            vectors = puzzles.complexity[index]
-            writer.writerow(
-                (
-                    index,
-                    puzzles.items[index] or "",
-                    CONDITIONS[vectors - 1] if vectors else "",
-                    "".join(map(str, cells.ravel())),
-                    puzzles.solutions[index],
-                )
-            )
+        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+
+
+def _lines(puzzles: Puzzles) -> Iterator[dict[str, str | None]]:
+    """Give what is written of each puzzle."""
+    labels = (puzzles.items, puzzles.complexity, puzzles.solutions)
+    if any(len(label) != len(puzzles.cells) for label in labels):
+        msg = f"puzzles: {len(puzzles.cells)}; expected as many items, complexities and solutions."
+        raise InputError(msg)
+    for index, (cells, item, vectors, symbol) in enumerate(
+        zip(puzzles.cells, *labels, strict=True)
+    ):
+        if vectors not in range(len(CONDITIONS) + 1):
+            msg = f"puzzle {index}: complexity {vectors}; expected 0 to {len(CONDITIONS)}."
+            raise InputError(msg)
+        yield {
+            "ID": str(index),
+            "LST_num": str(item) if item else "",
+            "condition": CONDITIONS[vectors - 1] if vectors else "",
+            "puzzles": "".join(map(str, cells.ravel())),
+            "solutions": str(symbol),
+        }
 
 
 def load_puzzles(name: str) -> Puzzles:
