@@ -72,6 +72,8 @@ Check = tuple[Callable[[Any], bool], str]
 POSITIVE: Check = (lambda value: value > 0, "a number over 0")
 NOT_NEGATIVE: Check = (lambda value: value >= 0, "a number of 0 or more")
 WHOLE: Check = (lambda value: value >= 0, "a whole number of 0 or more")
+# Torch's generator keeps the lowest 32 bits: a larger seed would repeat a smaller one.
+SEED: Check = (lambda value: 0 <= value < 2**32, "a whole number from 0 to 4294967295")
 AT_LEAST_ONE: Check = (lambda value: value >= 1, "a whole number of 1 or more")
 UP_TO_ONE: Check = (lambda value: 0 < value <= 1, "a number over 0 and up to 1")
 SHARE: Check = (lambda value: 0 < value < 1, "a number between 0 and 1")
@@ -213,7 +215,7 @@ class FitSettings:
         "Where to train; auto takes a GPU if there is one.",
         choices=DEVICES,
     )
-    seed: int = _option(0, WHOLE, "Seed of the weights, windows and masks.")
+    seed: int = _option(0, SEED, "Seed of the weights, windows and masks.")
 
     def __post_init__(self) -> None:
         for option in fields(self):

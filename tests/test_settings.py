@@ -29,6 +29,7 @@ def test_every_setting_says_what_it_means():
         ("optimizer", "sgd"),
         ("weight_decay", -0.1),
         ("seed", -1),
+        ("seed", 2**32),
     ],
 )
 def test_a_bad_value_is_refused_by_name(name, value):
