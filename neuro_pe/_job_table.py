@@ -10,7 +10,7 @@ from neuro_pe._job_worker import Job, Outcome
 from neuro_pe.derivatives import write_table
 from neuro_pe.errors import InputError
 
-__all__ = ["MISSING", "TABLE", "Table", "damaged"]
+__all__ = ["DONE", "MISSING", "TABLE", "Table", "damaged"]
 
 TABLE = "sweep.tsv"
 DONE, FAILED = "done", "failed"
@@ -57,19 +57,29 @@ class Table:
     def has(self, job: Job) -> bool:
         return self.rows.get(job.name, {}).get("status") == DONE
 
+    def difference(self, job: Job) -> tuple[str, str, str] | None:
+        """Return the first argument that the row of a job has otherwise: name, found, wanted."""
+        row = self.rows[job.name]
+        for name, value in job.arguments.items():
+            found, wanted = row.get(name, MISSING), _text(value)
+            if not _is_same(found, wanted):
+                return name, found, wanted
+        return None
+
     def check(self, jobs: Sequence[Job]) -> None:
         """Refuse jobs of a name that was done with other arguments."""
         for job in filter(self.has, jobs):
-            for name, value in job.arguments.items():
-                found, wanted = self.rows[job.name].get(name, MISSING), _text(value)
-                if not _is_same(found, wanted):
-                    if _is_number(wanted) and found != MISSING and not _is_number(found):
-                        raise damaged(self.file, f"{name} of {job.name} is {found!r}")
-                    msg = (
-                        f"{self.file}: {job.name} was done with {name} {found}, now {wanted}; "
-                        "choose another --output-dir."
-                    )
-                    raise InputError(msg)
+            if (differs := self.difference(job)) is not None:
+                name, found, wanted = differs
+                if name not in self.columns:
+                    raise damaged(self.file, f"its column {name} is missing")
+                if _is_number(wanted) and found != MISSING and not _is_number(found):
+                    raise damaged(self.file, f"{name} of {job.name} is {found!r}")
+                msg = (
+                    f"{self.file}: {job.name} was done with {name} {found}, now {wanted}; "
+                    "choose another --output-dir."
+                )
+                raise InputError(msg)
 
     def add(self, outcome: Outcome, jobs: Sequence[Job]) -> None:
         """Write the row of a job that has ended, rows in the order of `jobs`."""

@@ -6,6 +6,7 @@ then the fit lives in ``NAME.partial``. Nothing is pickled: tables, JSON and saf
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -16,12 +17,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from safetensors import SafetensorError
 
 from neuro_pe import __version__
-from neuro_pe.derivatives import atomic_path, read_table, write_arrays, write_json, write_table
+from neuro_pe._tensor_files import (
+    CHECKPOINT,
+    read_checkpoint,
+    read_tensors,
+    write_checkpoint,
+    write_tensors,
+)
+from neuro_pe.derivatives import read_table, write_arrays, write_json, write_table
 from neuro_pe.errors import InputError
-from neuro_pe.settings import WITH_VECTORS, FitSettings
+from neuro_pe.settings import FitSettings
 
 # Reading tables is all that most commands want of a model folder: torch, which takes a second or
 # two to import, waits until tensors are read or written.
@@ -30,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ModelFolder",
+    "check_files",
     "find_model_folder",
     "find_model_folders",
     "partial_path",
@@ -47,7 +55,9 @@ FORMAT_VERSION = 1
 SETTINGS = "settings.json"
 WEIGHTS = "model.safetensors"
 ATTENTION = "attention.npz"
-CHECKPOINT = Path("checkpoint") / "state.safetensors"
+TABLES = ("subjects", "metrics", "region_errors")
+ENCODINGS = ("positional_encoding", "positional_encoding_change")
+LABELLED = (*ENCODINGS, "functional_connectivity")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -133,37 +143,83 @@ def write_model_folder(
     kept = folder.regions.assign(atlas=folder.data.get("atlas"), kept=True, reason=None)
     dropped = folder.dropped.assign(atlas=folder.data.get("atlas"), kept=False)
     regions = pd.concat([kept, dropped], ignore_index=True) if len(dropped) else kept
-    write_table(regions, partial / "regions.tsv")
-    write_table(folder.subjects, partial / "subjects.tsv")
-    write_table(folder.metrics, partial / "metrics.tsv")
-    write_table(folder.region_errors, partial / "region_errors.tsv")
-    for leftover in partial.glob(".*"):  # of a write that was killed
-        leftover.unlink()
-    for name in ("positional_encoding", "positional_encoding_change", "functional_connectivity"):
-        table = getattr(folder, name)
-        if table is None:
-            (partial / f"{name}.tsv").unlink(missing_ok=True)
-        else:
-            write_table(table.rename_axis("region"), partial / f"{name}.tsv", index=True)
+    tables = {"regions": regions} | {name: getattr(folder, name) for name in (*TABLES, *LABELLED)}
+    for leftover in (*partial.glob(".*"), *(partial / f"{name}.tsv" for name in tables)):
+        leftover.unlink(missing_ok=True)  # of an earlier try
+    for name, table in tables.items():
+        if table is not None:
+            labelled = name in LABELLED
+            table = table.rename_axis("region") if labelled else table
+            write_table(table, partial / f"{name}.tsv", index=labelled)
+    files = [f"{name}.tsv" for name, table in tables.items() if table is not None]
     if attention is not None:
         names = np.array(folder.regions["name"], dtype=str)
         write_arrays(partial / ATTENTION, attention=attention, regions=names)
+        files.append(ATTENTION)
     write_tensors(weights, {}, partial / WEIGHTS)
-    write_settings(partial, folder.settings, folder.data)
+    write_settings(partial, folder.settings, folder.data, files=[*files, WEIGHTS])
     os.rename(partial, folder.path)
     # Last, so that a fit stopped here has either its checkpoint or its name.
     shutil.rmtree(folder.path / CHECKPOINT.parent, ignore_errors=True)
 
 
-def write_settings(path: Path, settings: FitSettings, data: Mapping[str, Any]) -> None:
-    """Write ``settings.json`` into a model folder or its partial folder."""
+def write_settings(
+    path: Path, settings: FitSettings, data: Mapping[str, Any], *, files: Sequence[str] = ()
+) -> None:
+    """Write ``settings.json`` into a model folder or its partial folder.
+
+    Parameters
+    ----------
+    path : Path
+    settings : FitSettings
+    data : mapping
+        What the fit saw.
+    files : sequence of str
+        Names of the other files, whose checksums go along (see :func:`check_files`).
+    """
     content = {
         "format_version": FORMAT_VERSION,
         "neuro_pe_version": __version__,
         "settings": asdict(settings),
         "data": dict(data),
+        "checksums": {name: _checksum(path / name) for name in files},
     }
     write_json(content, path / SETTINGS)
+
+
+def _checksum(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def check_files(path: Path) -> None:
+    """Refuse a finished model folder with a file that is missing or not as it was written.
+
+    Parameters
+    ----------
+    path : Path
+        Its ``settings.json`` has been read.
+
+    Raises
+    ------
+    InputError
+        The line says what to delete.
+    """
+    checksums = json.loads((path / SETTINGS).read_text(encoding="utf-8")).get("checksums")
+    if not isinstance(checksums, dict) or WEIGHTS not in checksums:
+        msg = f"{path / SETTINGS}: damaged (checksums are missing); {_again(path)}"
+        raise InputError(msg)
+    for name, checksum in checksums.items():
+        file = path / name
+        if not file.is_file():
+            msg = f"{file}: missing; {_again(path)}"
+            raise InputError(msg)
+        if _checksum(file) != checksum:
+            msg = f"{file}: damaged (not as it was written); {_again(path)}"
+            raise InputError(msg)
+
+
+def _again(path: Path) -> str:
+    return f"delete {path}, and the command that made it fits it again."
 
 
 def read_settings(path: Path) -> tuple[FitSettings, dict[str, Any]]:
@@ -185,7 +241,7 @@ def read_settings(path: Path) -> tuple[FitSettings, dict[str, Any]]:
         msg = f"{path}: no {SETTINGS}; expected a model folder that `neuro-pe train` wrote."
         raise InputError(msg) from None
     except (ValueError, KeyError, TypeError, RecursionError):
-        msg = f"{file}: damaged; expected the JSON that `neuro-pe train` wrote. Fit it again."
+        msg = f"{file}: damaged; expected the JSON that `neuro-pe` wrote; {_again(path)}"
         raise InputError(msg) from None
     if not known:
         msg = (
@@ -214,55 +270,26 @@ def read_model_folder(path: str | os.PathLike[str]) -> ModelFolder:
     """
     path = Path(path)
     settings, data = read_settings(path)
-    if not (path / WEIGHTS).is_file():
-        msg = f"{path}: {WEIGHTS} is missing; the model folder is incomplete. Fit it again."
+    if "task" in data:
+        msg = f"{path}: a fit of the task {data['task']}; expected one of time series of regions."
         raise InputError(msg)
-    try:
-        regions = read_table(path / "regions.tsv")
-        kept = regions["kept"].astype(bool)
-        tables = {
-            name: read_table(path / f"{name}.tsv")
-            for name in ("subjects", "metrics", "region_errors")
-        }
-        kept_regions = regions[kept].drop(columns=["atlas", "kept", "reason"])
-        dropped = regions.loc[~kept, ["name", "reason"]]
-        square = read_table(path / "functional_connectivity.tsv", index="region")
-        has_encoding = (
-            settings.encoding in WITH_VECTORS or (path / "positional_encoding.tsv").exists()
-        )
-        encodings = {
-            name: read_table(path / f"{name}.tsv", index="region") if has_encoding else None
-            for name in ("positional_encoding", "positional_encoding_change")
-        }
-    except FileNotFoundError as error:
-        msg = f"{path}: {Path(error.filename).name} is missing; the model folder is incomplete."
-        raise InputError(msg) from None
-    except (ValueError, KeyError) as error:
-        msg = f"{path}: a table is damaged ({' '.join(str(error).split())}); fit it again."
-        raise InputError(msg) from None
-    names = list(kept_regions["name"])
-    labels = {name: table.index for name, table in encodings.items() if table is not None}
-    for name, found in [
-        *labels.items(),
-        ("functional_connectivity", square.index),
-        ("functional_connectivity", square.columns),
-    ]:
-        if list(found) != names:
-            msg = (
-                f"{path / name}.tsv: its regions are not those of regions.tsv in the same order; "
-                "fit it again."
-            )
-            raise InputError(msg)
+    check_files(path)
+    regions = read_table(path / "regions.tsv")
+    kept = regions["kept"].astype(bool)
+    encodings = {
+        name: read_table(file, index="region") if (file := path / f"{name}.tsv").exists() else None
+        for name in ENCODINGS
+    }
     return ModelFolder(
         path=path,
         settings=settings,
         data=data,
-        regions=kept_regions.reset_index(drop=True),
-        dropped=dropped.reset_index(drop=True),
+        regions=regions[kept].drop(columns=["atlas", "kept", "reason"]).reset_index(drop=True),
+        dropped=regions.loc[~kept, ["name", "reason"]].reset_index(drop=True),
+        functional_connectivity=read_table(path / "functional_connectivity.tsv", index="region"),
         positional_encoding=encodings["positional_encoding"],
         positional_encoding_change=encodings["positional_encoding_change"],
-        functional_connectivity=square,
-        **tables,
+        **{name: read_table(path / f"{name}.tsv") for name in TABLES},
     )
 
 
@@ -302,6 +329,8 @@ def find_model_folders(paths: Sequence[str | os.PathLike[str]]) -> list[ModelFol
         if not inside:
             unfinished = " (only unfinished fits: `neuro-pe train ... --resume` goes on)"
             hint = unfinished if list(path.glob(f"*.partial/{SETTINGS}")) else ""
+            if deeper := sorted(path.glob(f"*/*/{SETTINGS}")):
+                hint = f" but in {deeper[0].parents[1]}, for one: give that"
             msg = f"{path}: no model folder in it{hint}; `neuro-pe train` writes them."
             raise InputError(msg)
         for folder in inside:
@@ -323,67 +352,3 @@ def find_model_folder(path: str | os.PathLike[str]) -> ModelFolder:
         msg = f"{path}: holds {len(folders)} models ({names}); give the folder of one of them."
         raise InputError(msg)
     return folders[0]
-
-
-def write_checkpoint(
-    path: Path, tensors: Mapping[str, torch.Tensor], state: Mapping[str, Any]
-) -> None:
-    """Replace the checkpoint of an unfinished fit at once.
-
-    Parameters
-    ----------
-    path : Path
-        The partial folder.
-    tensors : mapping of str to Tensor
-    state : mapping
-        What JSON can hold (epoch, history, ...).
-    """
-    file = path / CHECKPOINT
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_tensors(tensors, state, file)
-
-
-def read_checkpoint(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]] | None:
-    """Read the checkpoint of a partial folder; None when there is none yet."""
-    file = path / CHECKPOINT
-    return read_tensors(file) if file.is_file() else None
-
-
-def write_tensors(
-    tensors: Mapping[str, torch.Tensor], state: Mapping[str, Any], file: Path
-) -> None:
-    """Write tensors and, in the header, what JSON can hold."""
-    from safetensors.torch import save as save_tensors
-
-    # A view that shares its memory with another tensor cannot be saved; a copy can.
-    arrays = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
-    content = save_tensors(arrays, metadata={"state": json.dumps(state)})
-    with atomic_path(file) as temporary:
-        temporary.write_bytes(content)
-
-
-def read_tensors(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Read what :func:`write_tensors` wrote; refuse a file that is missing or damaged."""
-    from safetensors.torch import load as load_tensors
-
-    try:
-        content = file.read_bytes()
-        tensors = load_tensors(content)
-        # The header: its length in 8 bytes, then JSON.
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        state = json.loads(header["__metadata__"]["state"])
-    except FileNotFoundError:
-        msg = f"{file}: missing; the model folder is incomplete."
-        raise InputError(msg) from None
-    except (SafetensorError, ValueError, KeyError, TypeError):
-        msg = (
-            f"{file}: damaged; it cannot be read as safetensors. Delete {_fit_folder(file)} and "
-            "fit it again."
-        )
-        raise InputError(msg) from None
-    return tensors, state
-
-
-def _fit_folder(file: Path) -> Path:
-    """Return the folder of the fit that a file of tensors belongs to."""
-    return file.parent.parent if file.parts[-2:] == CHECKPOINT.parts else file.parent

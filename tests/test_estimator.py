@@ -468,7 +468,7 @@ class TestSaving:
         assert [path.name for path in tmp_path.rglob("*")] == [name, "mine.txt"]
 
     def test_a_failed_save_leaves_nothing(self, fitted, tmp_path, monkeypatch):
-        def full(*_):
+        def full(*_, **__):
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr("neuro_pe.model_folder.write_settings", full)

@@ -380,7 +380,7 @@ class TestDamage:
         file = next(folder.glob("encoding-learn_sigma-1_*_seed-0")) / name
         file.write_bytes(file.read_bytes()[:-20])
         before = (folder / "lst.tsv").read_bytes()
-        with pytest.raises(InputError, match=f"{name}: not as it was written; delete"):
+        with pytest.raises(InputError, match=rf"{name}: damaged \(not as it was written\); delete"):
             sweep_lst(output_dir=folder, grid=grid, n_seeds=2)
         assert (folder / "lst.tsv").read_bytes() == before
         # What the line says helps.

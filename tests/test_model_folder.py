@@ -13,6 +13,8 @@ import torch
 from neuro_pe import FitSettings, InputError, MaskedRegionModel, train_models
 from neuro_pe.building import load_network
 from neuro_pe.model_folder import (
+    LABELLED,
+    TABLES,
     ModelFolder,
     find_model_folders,
     partial_path,
@@ -148,6 +150,10 @@ class TestWriting:
         assert read_model_folder(tmp_path / "model").positional_encoding is None
 
 
+FILES = [f"{name}.tsv" for name in ("regions", *TABLES, *LABELLED)]
+FILES += ["model.safetensors"]
+
+
 class TestDamage:
     """Each ends in one line that names the file."""
 
@@ -203,62 +209,32 @@ class TestDamage:
         (model / "settings.json").write_bytes(data)
         self.refused(model, "settings.json: damaged; expected the JSON")
 
-    @pytest.mark.parametrize(
-        "name", ["regions.tsv", "subjects.tsv", "metrics.tsv", "functional_connectivity.tsv"]
-    )
-    def test_a_missing_table(self, model, name):
+    @pytest.mark.parametrize("name", FILES)
+    def test_a_missing_file(self, model, name):
         (model / name).unlink()
-        self.refused(model, f"{name} is missing; the model folder is incomplete")
+        self.refused(model, f"{name}: missing; delete {model}, and the command that made it")
+
+    @pytest.mark.parametrize("name", FILES)
+    @pytest.mark.parametrize("damage", ["cut", "empty", "digit"])
+    def test_a_damaged_file(self, model, name, damage):
+        content = bytearray((model / name).read_bytes())
+        content[-2] ^= 1
+        damaged = {"cut": content[:-7], "empty": b"", "digit": content}
+        (model / name).write_bytes(damaged[damage])
+        self.refused(model, rf"{name}: damaged \(not as it was written\); delete {model}, and")
+
+    @pytest.mark.parametrize("checksums", [None, {}, [], "x", {"regions.tsv": 3}])
+    def test_damaged_checksums(self, model, checksums):
+        self.edit(model, lambda content: content.update(checksums=checksums))
+        self.refused(model, r"settings.json: damaged \(checksums are missing\); delete")
+
+    def test_a_fit_of_a_synthetic_task(self, model):
+        self.edit(model, lambda content: content["data"].update(task="lst"))
+        self.refused(model, "a fit of the task lst; expected one of time series of regions")
 
     def test_missing_settings(self, model):
         (model / "settings.json").unlink()
         self.refused(model, "no settings.json; expected a model folder")
-
-    def test_a_missing_encoding(self, model):
-        (model / "positional_encoding.tsv").unlink()
-        self.refused(model, "positional_encoding.tsv is missing")
-
-    @pytest.mark.parametrize("name", ["regions.tsv", "positional_encoding.tsv"])
-    @pytest.mark.parametrize("text", [b"", b"\x00\x01\x02", b"a\tb\n1\t2\t3\n1\n", b"\xff\xfe"])
-    def test_a_table_that_is_no_table(self, model, name, text):
-        (model / name).write_bytes(text)
-        self.refused(model, "damaged|not those of regions.tsv")
-
-    @pytest.mark.parametrize("column", ["name", "kept", "reason", "atlas"])
-    def test_a_table_without_a_column(self, model, column):
-        table = pd.read_csv(model / "regions.tsv", sep="\t").drop(columns=column)
-        table.to_csv(model / "regions.tsv", sep="\t", index=False)
-        self.refused(model, "a table is damaged")
-
-    @pytest.mark.parametrize(
-        "name",
-        ["positional_encoding", "positional_encoding_change", "functional_connectivity"],
-    )
-    def test_regions_in_another_order(self, model, name):
-        table = pd.read_csv(model / f"{name}.tsv", sep="\t", index_col="region")
-        table.iloc[::-1].to_csv(model / f"{name}.tsv", sep="\t")
-        self.refused(model, f"{name}.tsv: its regions are not those of regions.tsv")
-
-    def test_columns_in_another_order(self, model):
-        file = model / "functional_connectivity.tsv"
-        table = pd.read_csv(file, sep="\t", index_col="region")
-        table[table.columns[::-1]].to_csv(file, sep="\t")
-        self.refused(model, "functional_connectivity.tsv: its regions are not those")
-
-    def test_region_table_in_another_order(self, model):
-        table = pd.read_csv(model / "regions.tsv", sep="\t").iloc[::-1]
-        table.to_csv(model / "regions.tsv", sep="\t", index=False)
-        self.refused(model, "its regions are not those of regions.tsv")
-
-    @pytest.mark.parametrize("n_bytes", [0, 5, 8, 100, -1])
-    def test_truncated_weights(self, model, n_bytes):
-        file = model / "model.safetensors"
-        file.write_bytes(file.read_bytes()[:n_bytes])
-        self.refused(model, "model.safetensors: damaged", read=MaskedRegionModel.load)
-
-    def test_missing_weights(self, model):
-        (model / "model.safetensors").unlink()
-        self.refused(model, "model.safetensors is missing")
 
     @pytest.mark.parametrize("change", [{"width": 32}, {"layers": 2}, {"window": 11}])
     def test_weights_of_another_shape(self, model, change):

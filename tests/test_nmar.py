@@ -1,5 +1,8 @@
 """Simulated networks with modules: the process, its ceiling, and what sweeps say of it."""
 
+import re
+import shutil
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -161,6 +164,14 @@ def swept(tmp_path_factory):
     return folder, sweep_nmar(output_dir=folder, grid=GRID, network=SMALL, n_seeds=2)
 
 
+@pytest.fixture
+def copied(swept, tmp_path):
+    """The folder of a sweep, to be damaged; its results stand beside it."""
+    shutil.copytree(swept[0], tmp_path / "nmar")
+    shutil.copyfile(tmp_path / "nmar" / "nmar.tsv", tmp_path / "before.tsv")
+    return tmp_path / "nmar"
+
+
 class TestSweep:
     def test_tables(self, swept):
         folder, sweep = swept
@@ -200,6 +211,71 @@ class TestSweep:
         text = nmar_text(sweep)
         assert "F-test of the model's MSE over settings, noise 1: F(2, 3)" in text
         assert f"{sweep.settings['fc_ari'].iloc[0]:.3f} [" in text
+
+    @pytest.mark.parametrize(
+        ("column", "value", "words"),
+        [
+            ("mse_model", "0.5", "mse_model of .* is '0.5'"),
+            ("mse_zero", None, "mse_zero of .* is 'n/a'"),
+            ("mse_noise_ceiling", "-1", "mse_noise_ceiling of .* is '-1'"),
+            ("core_seconds", "foo", "core_seconds of .* is 'foo'"),
+            ("fc_ari", "7", "fc_ari of .* is '7'"),
+            ("pe_ari_p", "n/a", "pe_ari_p of .* is 'n/a'"),
+            ("change_ari", None, "change_ari of .* is ''"),
+            ("fc_within", "", "fc_within of .* is ''"),
+            ("device", None, "its column device is missing"),
+            ("n_regions", "many", "options of .* are missing"),
+            ("sigma", "0.3", "sigma of .* is '0.3'"),
+            ("noise", "2", ".* is not named by its options"),
+            ("name", "mine", "mine has no model folder"),
+        ],
+    )
+    def test_damaged_rows(self, copied, column, value, words):
+        file = copied / "sweep.tsv"
+        table = pd.read_csv(file, sep="\t", dtype=str, keep_default_na=False)
+        if value is None:
+            table = table.drop(columns=column)
+        else:
+            table.loc[0, column] = value
+        table.to_csv(file, sep="\t", index=False)
+        before = (copied / "nmar.tsv").read_bytes()
+        # Nothing is computed with it, though only other fits are asked for.
+        with pytest.raises(InputError, match=rf"sweep.tsv: damaged \({words}\); .*Delete it"):
+            sweep_nmar(output_dir=copied, grid={**GRID, "encoding": ["nope"]}, network=SMALL)
+        assert (copied / "nmar.tsv").read_bytes() == before
+        file.unlink()  # the advice is right
+        sweep_nmar(output_dir=copied, grid=GRID, network=SMALL, n_seeds=2)
+        pd.testing.assert_frame_equal(
+            pd.read_csv(copied / "nmar.tsv", sep="\t"),
+            pd.read_csv(copied.parent / "before.tsv", sep="\t"),
+        )
+
+    @pytest.mark.parametrize("text", ["", "\xff\xfe", "name\tmodule\nregion_01\tmodule_2\n", "a\n"])
+    def test_damaged_modules(self, copied, text):
+        file = next(copied.glob("noise-1_*seed-1")) / "modules.tsv"
+        right = file.read_bytes()
+        file.write_bytes(text.encode("latin-1"))
+        with pytest.raises(InputError, match=rf"{file}: damaged .*; delete it, and the same"):
+            sweep_nmar(output_dir=copied, grid=GRID, network=SMALL, n_seeds=2)
+        file.unlink()
+        sweep_nmar(output_dir=copied, grid=GRID, network=SMALL, n_seeds=2)
+        assert file.read_bytes() == right
+
+    @pytest.mark.parametrize("is_listed", [True, False])
+    def test_damaged_fits(self, copied, is_listed):
+        file = next(copied.glob("*/*sigma-0.1*seed-1")) / "metrics.tsv"
+        file.write_bytes(file.read_bytes().replace(b"test\tmodel", b"test\tModel"))
+        how = {"output_dir": copied, "grid": GRID, "network": SMALL, "n_seeds": 2}
+        words = rf"metrics.tsv: damaged \(not as it was written\); delete {file.parent}, and"
+        if is_listed:
+            with pytest.raises(InputError, match=words):
+                sweep_nmar(**how)
+        else:
+            (copied / "sweep.tsv").unlink()
+            [error] = sweep_nmar(**how).failed["error"]
+            assert re.search(words, error)
+        shutil.rmtree(file.parent)
+        assert sweep_nmar(**how).failed.empty
 
     def test_modules_are_found(self, tmp_path):
         """Modules of few, strong connections; chance is 0."""

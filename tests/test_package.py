@@ -23,7 +23,7 @@ from neuro_pe.fitting import METRICS
 from neuro_pe.imputed_derivative import COLUMNS as IMPUTATION
 from neuro_pe.reconstruction import NO_REGION_ERRORS
 from neuro_pe.settings import ENCODINGS
-from neuro_pe.synthetic import lst_sweep, nmar_sweep
+from neuro_pe.synthetic import lst_sweep, nmar_results
 
 CHECKOUT = Path(__file__).parents[1]
 FOLDERS = {
@@ -47,7 +47,7 @@ ROOMS = (
     ("baselines",),
     ("encodings",),
     ("transformer",),
-    ("model_folder",),
+    ("model_folder", "_tensor_files"),
     ("training",),
     ("reconstruction",),
     ("building",),
@@ -282,7 +282,7 @@ def test_files_page_names_every_column():
         *IMPUTATION,
         *lst_sweep.ACCURACIES,
         *lst_sweep.STRUCTURE,
-        *nmar_sweep.COLUMNS,
+        *nmar_results.COLUMNS,
         "fit",
         "kept",
         "reason",

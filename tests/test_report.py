@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import matplotlib.image
@@ -11,7 +12,7 @@ from neuro_pe._report_errors import network_error_rows
 from neuro_pe._report_page import draw_figures, render_page
 from neuro_pe.comparison import procrustes_distance
 from neuro_pe.derivatives import read_table
-from neuro_pe.model_folder import find_model_folders
+from neuro_pe.model_folder import find_model_folders, read_model_folder, write_model_folder
 from neuro_pe.report import (
     choose_partition,
     compare_fits,
@@ -207,9 +208,11 @@ def test_without_test_subjects_the_errors_are_those_of_validation(make_fit, comp
 
 def test_without_coordinates_there_is_no_spin_and_no_brain(make_fit, compare):
     path = make_fit()
-    regions = read_table(path / "regions.tsv").drop(columns=["x", "y", "z"])
-    regions.to_csv(path / "regions.tsv", sep="\t", index=False, na_rep="n/a")
-    comparison = compare([path])
+    model = read_model_folder(path)
+    bare = path.with_name("bare")
+    regions = model.regions.drop(columns=["x", "y", "z"])
+    write_model_folder(replace(model, path=bare, regions=regions), model.weights())
+    comparison = compare([bare])
     assert set(comparison.table["null"].dropna()) == {"label_permutation"}
     assert "no spatial null" in comparison.notes[0]
     names = {figure.name for figure in draw_figures(comparison)}

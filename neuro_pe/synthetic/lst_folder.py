@@ -1,6 +1,5 @@
 """The model folder of a Latin Square Task fit."""
 
-import hashlib
 import os
 import shutil
 from dataclasses import dataclass
@@ -15,7 +14,9 @@ from neuro_pe.building import INITIAL
 from neuro_pe.derivatives import read_table, write_arrays, write_table
 from neuro_pe.errors import InputError
 from neuro_pe.model_folder import (
+    ENCODINGS,
     WEIGHTS,
+    check_files,
     partial_path,
     read_settings,
     write_settings,
@@ -26,7 +27,6 @@ from neuro_pe.synthetic.lst import LatinSquareFit
 
 __all__ = ["LatinSquareFolder", "read_lst_folder", "write_lst_folder"]
 
-ENCODINGS = ("positional_encoding", "positional_encoding_change")
 METRICS = "metrics.tsv"
 STRUCTURE = "structure.tsv"
 ATTENTION = "attention.npz"
@@ -41,7 +41,7 @@ class LatinSquareFolder:
     path : Path
     settings : FitSettings
     data : dict
-        ``task`` (lst), ``size``, ``puzzles`` and ``recipe``; ``checksums`` of the files.
+        ``task`` (lst), ``size``, ``puzzles`` and ``recipe``.
     metrics : DataFrame
         ``epoch, core_seconds, split, complexity, accuracy, n``.
     structure : DataFrame
@@ -104,15 +104,10 @@ def write_lst_folder(
     write_tensors(weights, {}, partial / WEIGHTS)
     written = [METRICS, STRUCTURE, ATTENTION, WEIGHTS]
     written += [f"{name}.tsv" for name in ENCODINGS if encoding is not None]
-    checksums = {name: _checksum(partial / name) for name in written}
-    write_settings(partial, fit.settings, {**data, "checksums": checksums})
+    write_settings(partial, fit.settings, data, files=written)
     os.rename(partial, path)
     # Last, so that a fit stopped here has either its checkpoint or its name.
     shutil.rmtree(path / "checkpoint", ignore_errors=True)
-
-
-def _checksum(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def read_lst_folder(path: str | os.PathLike[str]) -> LatinSquareFolder:
@@ -132,12 +127,7 @@ def read_lst_folder(path: str | os.PathLike[str]) -> LatinSquareFolder:
     if data.get("task") != "lst":
         msg = f"{path}: no fit of the Latin Square Task; `neuro-pe synthetic lst` writes them."
         raise InputError(msg)
-    for name, checksum in data.get("checksums", {}).items():
-        file = path / name
-        if not file.is_file() or _checksum(file) != checksum:
-            what = "not as it was written" if file.is_file() else "missing"
-            msg = f"{file}: {what}; delete {path}, and the same command fits it again."
-            raise InputError(msg)
+    check_files(path)
     encodings = {
         name: read_table(path / f"{name}.tsv", index="cell")
         if (path / f"{name}.tsv").exists()

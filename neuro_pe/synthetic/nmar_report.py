@@ -13,7 +13,8 @@ from neuro_pe._report_page import PageFigure, page_figure
 from neuro_pe.comparison import cosine_similarity
 from neuro_pe.model_folder import read_model_folder
 from neuro_pe.plotting import COLOURS, INK, plot_similarity
-from neuro_pe.synthetic.nmar_sweep import SOURCES, NmarSweep, modules_of
+from neuro_pe.synthetic.nmar_results import SOURCES
+from neuro_pe.synthetic.nmar_sweep import NmarSweep, modules_of
 from neuro_pe.synthetic.page import NOTHING, PageTable, page_text, spread_text, write_page
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def _figures(sweep: NmarSweep, folder: Path) -> list[PageFigure]:
 
 
 def _similarities(path: Path) -> list[PageFigure]:
-    model, modules = read_model_folder(path), modules_of(path)
+    model, modules = read_model_folder(path), modules_of(path.parent)
     found = []
     for source, table in (
         ("pe", model.positional_encoding),

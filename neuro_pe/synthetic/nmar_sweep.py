@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from neuro_pe._baseline_cache import cached_errors
+from neuro_pe._job_table import DONE, MISSING, Table, damaged
 from neuro_pe.building import build_network
 from neuro_pe.comparison import matrix_correlation
 from neuro_pe.derivatives import read_table, write_table
@@ -23,12 +23,12 @@ from neuro_pe.errors import InputError
 from neuro_pe.experiment import train_models
 from neuro_pe.fitting import resolve_machine
 from neuro_pe.jobs import DaskCluster, Job, JobProgress, read_jobs
-from neuro_pe.model_folder import ModelFolder
+from neuro_pe.model_folder import SETTINGS, ModelFolder, check_files, read_settings
 from neuro_pe.reconstruction import EvaluationSet
 from neuro_pe.report import compare_fits
-from neuro_pe.settings import FitSettings, uses_sigma
+from neuro_pe.settings import FitSettings
 from neuro_pe.sweeps import encoding_parts, grid_settings, option_parts, seeded
-from neuro_pe.synthetic._fits import job_settings, mean_interval, run_fits
+from neuro_pe.synthetic._fits import job_settings, run_fits
 from neuro_pe.synthetic.nmar import (
     MOST_SUBJECTS,
     MOST_TIMES,
@@ -38,6 +38,14 @@ from neuro_pe.synthetic.nmar import (
     simulate_cohort,
 )
 from neuro_pe.synthetic.nmar_ceiling import NoiseCeiling
+from neuro_pe.synthetic.nmar_results import (
+    CEILING,
+    STATISTICS,
+    f_tests,
+    long_table,
+    summarize_nmar,
+    wrong_result,
+)
 from neuro_pe.timeseries import Cohort
 from neuro_pe.windows import WindowSource
 
@@ -47,7 +55,6 @@ __all__ = [
     "modules_of",
     "nmar_job",
     "nmar_settings",
-    "summarize_nmar",
     "sweep_nmar",
 ]
 
@@ -64,10 +71,6 @@ NETWORK: dict[str, Any] = {
     "n_times": 2000,
 }
 SPLIT: dict[str, Any] = {"test_subjects": 0.2, "validation_subjects": 0.1}
-SOURCES = ("pe", "change", "fc")
-STATISTICS = ("ari", "ari_matched", "q_partition", "within", "between")
-COLUMNS = ["fit", "encoding", "sigma", "noise", "seed", "core_seconds", "predictor", "mse"]
-COLUMNS += ["source", *STATISTICS, "correlation_with_weights", "ari_null", "ari_p"]
 BASELINES = "baselines"
 N_PERMUTATIONS = 200
 
@@ -170,13 +173,45 @@ def sweep_nmar(
     how = {"n_workers": n_workers, "dask": dask, "progress": progress}
     table = run_fits(jobs, nmar_job, output_dir=output_dir, path_of=_model_path, **how)
     folder = Path(output_dir)
+    _check_done(folder)
     everything = read_jobs(folder)  # what was asked for earlier too
-    results = _long(everything[everything["status"] == "done"])
+    results = long_table(everything[everything["status"] == "done"])
     if os.access(folder, os.W_OK):  # else it has been said
         write_table(results, folder / "nmar.tsv")
     return NmarSweep(
-        table=table, results=results, settings=summarize_nmar(results), tests=_f_tests(results)
+        table=table, results=results, settings=summarize_nmar(results), tests=f_tests(results)
     )
+
+
+def _check_done(folder: Path) -> None:
+    """Refuse rows of the table that are not what the model folders of their names say."""
+    table = Table.read(folder)
+    for row in (row for row in table.rows.values() if row["status"] == DONE):
+        found = list(folder.glob(f"*/{row['name']}/{SETTINGS}"))
+        if len(found) != 1:
+            raise damaged(table.file, f"{row['name']} has no model folder")
+        path = found[0].parent
+        settings, _ = read_settings(path)
+        check_files(path)
+        try:
+            # What the fit had to resolve is in the row as it was asked.
+            resolved: dict[str, Any] = {name: row[name] for name in ("device", "precision")}
+            for name in ("epochs", "stride"):
+                resolved[name] = None if row[name] == MISSING else int(float(row[name]))
+            asked = replace(settings, **resolved)
+            network = {name: type(usual)(float(row[name])) for name, usual in NETWORK.items()}
+            [job] = _named([asked], network, float(row["noise"]))
+        except (KeyError, ValueError, InputError):
+            raise damaged(table.file, f"options of {row['name']} are missing") from None
+        known = {**job.arguments, **_errors(read_table(path / "metrics.tsv"))}
+        if job.name != row["name"] or path != _model_path(job, folder):
+            raise damaged(table.file, f"{row['name']} is not named by its options")
+        if (differs := table.difference(replace(job, arguments=known))) is not None:
+            name, cell, _ = differs
+            raise damaged(table.file, f"{name} of {row['name']} is {cell!r}")
+        if wrong := wrong_result(row):
+            raise damaged(table.file, f"{wrong} of {row['name']} is {row.get(wrong, '')!r}")
+        _keep_modules(_network(network, settings.seed), path.parent)
 
 
 def _jobs(
@@ -207,11 +242,16 @@ def _jobs(
         if not (noise > 0 and np.isfinite(noise)):
             msg = f"noise: found {noise}; expected a number over 0."
             raise InputError(msg)
-        for each in settings:
-            name = _name(each, noise=noise, network=network)
-            arguments = {"task": "nmar", "noise": float(noise), **network, **asdict(each)}
-            jobs[name] = Job(name=name, arguments=arguments)
+        jobs |= {job.name: job for job in _named(settings, network, noise)}
     return list(jobs.values())
+
+
+def _named(settings: Sequence[FitSettings], network: Mapping[str, Any], noise: float) -> list[Job]:
+    shared = {"task": "nmar", "noise": float(noise), **network}
+    return [
+        Job(name=_name(each, noise=noise, network=network), arguments={**shared, **asdict(each)})
+        for each in settings
+    ]
 
 
 def _name(settings: FitSettings, *, noise: float, network: Mapping[str, Any]) -> str:
@@ -250,7 +290,7 @@ def nmar_job(job: Job, context: dict[str, Any]) -> dict[str, Any]:
     network, cohort = _simulated(key)
     path = _model_path(job, folder)
     path.parent.mkdir(exist_ok=True)
-    write_table(network.modules.reset_index(), path.parent / "modules.tsv")
+    _keep_modules(network, path.parent)
     baselines = folder / BASELINES
     [model] = train_models(
         cohort,
@@ -261,11 +301,15 @@ def nmar_job(job: Job, context: dict[str, Any]) -> dict[str, Any]:
         resume=True,
         **SPLIT,
     )
-    test = model.metrics[model.metrics["split"] == "test"].set_index("predictor")["mse"]
-    results = {"core_seconds": float(model.metrics["seconds"].max())}
-    results |= {f"mse_{name}": float(error) for name, error in test.items()}
-    results["mse_noise_ceiling"] = _ceiling(network, cohort, model, job, baselines)
-    return results | _structure(model, network)
+    ceiling = _ceiling(network, cohort, model, job, baselines)
+    return _errors(model.metrics) | {CEILING: ceiling} | _structure(model, network)
+
+
+def _errors(metrics: pd.DataFrame) -> dict[str, float]:
+    """Return the results of a fit that its model folder holds."""
+    test = metrics[metrics["split"] == "test"].set_index("predictor")["mse"]
+    errors = {f"mse_{name}": float(error) for name, error in test.items()}
+    return {"core_seconds": float(metrics["seconds"].max()), **errors}
 
 
 @functools.lru_cache(maxsize=2)
@@ -276,9 +320,26 @@ def _simulated(key: str) -> tuple[ModularNetwork, Cohort]:
     return network, simulate_cohort(network, **how)
 
 
-def modules_of(path: Path) -> pd.Series:
-    """Return the true modules of the regions of a fit, from the folder that it stands in."""
-    return read_table(path.parent / "modules.tsv", index="name")["module"]
+def _keep_modules(network: ModularNetwork, folder: Path) -> None:
+    """Write the true modules beside the fits of a network; refuse others that stand there."""
+    file = folder / "modules.tsv"
+    if not file.exists():
+        write_table(network.modules.reset_index(), file)
+    try:
+        is_same = modules_of(folder).equals(network.modules)
+    except (ValueError, KeyError):  # it is no table, or another one
+        is_same = False
+    if not is_same:
+        msg = (
+            f"{file}: damaged (not the modules of the simulated network); delete it, and the same "
+            "command writes it again."
+        )
+        raise InputError(msg)
+
+
+def modules_of(folder: Path) -> pd.Series:
+    """Return the true modules of the regions, from the folder of a simulated network."""
+    return read_table(folder / "modules.tsv", index="name")["module"]
 
 
 def _ceiling(
@@ -324,69 +385,3 @@ def _structure(model: ModelFolder, network: ModularNetwork) -> dict[str, float]:
         matrix = similar.loc[order, order].to_numpy()
         found[f"{source}_correlation_with_weights"] = matrix_correlation(matrix, coupling)
     return found
-
-
-def _long(done: pd.DataFrame) -> pd.DataFrame:
-    """Return ``nmar.tsv``: a row a fit and predictor, then a row a fit and source."""
-    rows = []
-    for row in done.to_dict("records"):
-        sigma = row["sigma"] if uses_sigma(row["encoding"]) else np.nan
-        shared = {"fit": row["name"].rpartition("_seed-")[0], "sigma": sigma}
-        shared |= {name: row[name] for name in ("encoding", "noise", "seed", "core_seconds")}
-        errors = {name: value for name, value in row.items() if str(name).startswith("mse_")}
-        rows += [
-            {**shared, "predictor": str(name).removeprefix("mse_"), "mse": value}
-            for name, value in errors.items()
-        ]
-        for source in SOURCES:
-            own = {name: row.get(f"{source}_{name}", np.nan) for name in COLUMNS[9:]}
-            if pd.notna(own["ari"]):
-                rows.append({**shared, "source": source, **own})
-    return pd.DataFrame(rows, columns=COLUMNS)
-
-
-def summarize_nmar(results: pd.DataFrame) -> pd.DataFrame:
-    """Bring the seeds of each setting together.
-
-    Parameters
-    ----------
-    results : DataFrame
-        ``nmar.tsv``.
-
-    Returns
-    -------
-    DataFrame
-        A row a setting: ``fit, encoding, sigma, noise, n_seeds, core_seconds``; ``mse_`` of every
-        predictor; ``ari``, ``within_minus_between`` and ``correlation_with_weights`` of every
-        source, and of ARI ``_low`` and ``_high`` (95 % interval over seeds, t distribution) and
-        ``_null`` (labels permuted).
-    """
-    rows = []
-    for fit, group in results.groupby("fit", sort=False):
-        first = group.iloc[0]
-        row = {"fit": fit} | {name: first[name] for name in ("encoding", "sigma", "noise")}
-        row |= {"n_seeds": group["seed"].nunique(), "core_seconds": group["core_seconds"].mean()}
-        errors = group.groupby("predictor")["mse"].mean()
-        row |= {f"mse_{name}": value for name, value in errors.items()}
-        for source, own in group.groupby("source"):
-            ends = [f"{source}_ari{end}" for end in ("", "_low", "_high")]
-            row |= dict(zip(ends, mean_interval(own["ari"]), strict=True))
-            row[f"{source}_ari_null"] = own["ari_null"].astype(float).mean()
-            row[f"{source}_within_minus_between"] = (own["within"] - own["between"]).mean()
-            row[f"{source}_correlation_with_weights"] = own["correlation_with_weights"].mean()
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def _f_tests(results: pd.DataFrame) -> pd.DataFrame:
-    """Test at each noise whether the model's errors differ between settings."""
-    rows = []
-    model = results[results["predictor"] == "model"]
-    for noise, group in model.groupby("noise"):
-        samples = [part["mse"].to_numpy() for _, part in group.groupby("fit")]
-        within = sum(map(len, samples)) - len(samples)
-        if len(samples) > 1 and within > 0:
-            test = stats.f_oneway(*samples)
-            row = {"noise": noise, "f": test.statistic, "p": test.pvalue}
-            rows.append({**row, "df_between": len(samples) - 1, "df_within": within})
-    return pd.DataFrame(rows, columns=["noise", "f", "df_between", "df_within", "p"])
