@@ -32,6 +32,12 @@ OPTIONS |= {name: f"--{name}" for name in ("within", "between", "noise", "size",
 OPTIONS["spectral_radius"] = "--spectral-radius"
 
 
+NO_MEMORY = (
+    "Error: the memory is not enough; ask for a smaller model (--width, --layers), smaller batches "
+    "(--batch-size, --accumulate) or fewer --workers."
+)
+
+
 class _LazyGroup(click.Group):
     """A group that imports a subcommand's module when it is used, so ``--help`` is instant."""
 
@@ -98,6 +104,11 @@ def main(args: list[str] | None = None) -> None:
         if debug:
             raise
         click.echo(f"Error: {_one_line(error)}", err=True)
+        sys.exit(2)
+    except (MemoryError, RuntimeError) as error:
+        if debug or not (isinstance(error, MemoryError) or "memory" in str(error)):
+            raise
+        click.echo(NO_MEMORY, err=True)
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
 

@@ -1,5 +1,6 @@
 """Command-line options made from the fields of FitSettings, and small parsers."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -25,19 +26,22 @@ __all__ = [
 ]
 
 
-def _not_empty(_context: Any, _parameter: Any, value: str) -> str:
-    """Refuse the empty name that an unset variable of a shell gives: it is the current folder."""
+def _folder(_context: Any, _parameter: Any, value: str) -> str:
+    """Refuse the empty name that an unset variable of a shell gives: it is the current folder.
+
+    A shell leaves the ~ of `--output-dir=~/results` as it is.
+    """
     if not value.strip():
         msg = "--output-dir: found an empty name; expected a folder, such as . for this one."
         raise InputError(msg)
-    return value
+    return os.path.expanduser(value)
 
 
 output_dir_option = click.option(
     "--output-dir",
     type=click.Path(),
     required=True,
-    callback=_not_empty,
+    callback=_folder,
     help="Where the models go.",
 )
 ENTITIES = ("atlas", "task", "session", "run", "space", "desc")

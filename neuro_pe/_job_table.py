@@ -39,7 +39,7 @@ class Table:
         first = ["name", "status", "error"]
         try:
             frame = pd.read_csv(file, sep="\t", dtype=str, keep_default_na=False)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             if must_exist:
                 msg = f"{folder}: no {TABLE}; expected a folder that `neuro-pe sweep` wrote."
                 raise InputError(msg) from None

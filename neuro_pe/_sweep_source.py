@@ -11,12 +11,12 @@ from typing import Any
 
 from neuro_pe.derivatives import write_json
 from neuro_pe.errors import InputError
+from neuro_pe.jobs import DESCRIPTION, read_description
 from neuro_pe.settings import option_name
 from neuro_pe.timeseries import Cohort
 
-__all__ = ["DESCRIPTION", "Source"]
+__all__ = ["Source"]
 
-DESCRIPTION = "sweep.json"
 CACHE = "cache"
 FEW_LABELS = 5
 
@@ -137,8 +137,8 @@ class Source:
         return json.loads(json.dumps(asked, default=str))
 
     def _description(self) -> dict[str, Any]:
+        content = read_description(Path(self.output_dir)) or {}
         try:
-            content = json.loads(self._file.read_text(encoding="utf-8"))
             dict(content["asked"]["split"]), content["data"]["fingerprint"]
         except (ValueError, KeyError, TypeError):
             msg = (

@@ -16,7 +16,7 @@ import pandas as pd
 from neuro_pe import __version__
 from neuro_pe._baseline_cache import cached_errors
 from neuro_pe.building import new_network
-from neuro_pe.derivatives import check_output_dir, write_dataset_description
+from neuro_pe.derivatives import write_dataset_description
 from neuro_pe.errors import InputError
 from neuro_pe.fitting import (
     METRICS,
@@ -25,6 +25,7 @@ from neuro_pe.fitting import (
     history_metrics,
     resolve_settings,
 )
+from neuro_pe.jobs import check_described
 from neuro_pe.model_folder import (
     ModelFolder,
     partial_path,
@@ -168,7 +169,7 @@ def train_models(
     )
     fits = [replace(settings, seed=settings.seed + k) for k in range(n_seeds)]
     paths = [output_dir / (folder_name or fit.name) for fit in fits]
-    check_output_dir(output_dir)
+    check_described(output_dir)
     experiment = _Experiment.prepare(cohort, split, _with_old_precision(settings, paths))
     experiment.baselines_dir = baselines_dir
     fits = [replace(experiment.settings, seed=fit.seed) for fit in fits]

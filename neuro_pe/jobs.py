@@ -5,6 +5,7 @@ by no other, anew after each job, so that a kill at any moment leaves every fini
 """
 
 import errno
+import json
 import os
 import re
 import shutil
@@ -26,8 +27,20 @@ from neuro_pe._job_worker import Job, Outcome, Work
 from neuro_pe.derivatives import NOT_WRITABLE, check_output_dir
 from neuro_pe.errors import InputError
 
-__all__ = ["TABLE", "DaskCluster", "Job", "JobProgress", "check_task", "read_jobs", "run_jobs"]
+__all__ = [
+    "DESCRIPTION",
+    "TABLE",
+    "DaskCluster",
+    "Job",
+    "JobProgress",
+    "check_described",
+    "check_task",
+    "read_description",
+    "read_jobs",
+    "run_jobs",
+]
 
+DESCRIPTION = "sweep.json"
 JOB_LOCKS = ".sweep_locks"
 
 
@@ -221,24 +234,62 @@ def read_jobs(
 
 
 def check_task(output_dir: str | os.PathLike[str], task: str | None) -> None:
-    """Refuse a folder that holds a sweep of another task, or that is a model folder itself.
+    """Refuse a folder whose table holds jobs of another task; see :func:`check_described`."""
+    check_described(output_dir, task)
+    for row in Table.read(Path(output_dir)).rows.values():
+        _compare_task(output_dir, row.get("task"), task)
+
+
+def check_described(output_dir: str | os.PathLike[str], task: str | None = None) -> None:
+    """Refuse a folder that is no place for fits of a task.
 
     Parameters
     ----------
     output_dir : path-like
     task : str or None
         The argument ``task`` of the jobs; None for jobs without one.
+
+    Raises
+    ------
+    InputError
+        If it is a file, someone else's data set, a model folder, or describes another task.
     """
     folder = Path(output_dir)
+    check_output_dir(folder)
     if (folder / "settings.json").is_file():
         msg = f"--output-dir {folder}: it is a model folder; expected a folder to hold several."
         raise InputError(msg)
-    for row in Table.read(folder).rows.values():
-        found = row.get("task", MISSING)
-        if found != (task or MISSING):
-            what = "brain data" if found == MISSING else f"the task {found}"
-            msg = f"--output-dir {folder}: it holds a sweep of {what}; choose another folder."
-            raise InputError(msg)
+    if (description := read_description(folder)) is not None:
+        _compare_task(output_dir, description.get("task"), task)
+
+
+def _compare_task(output_dir: str | os.PathLike[str], found: Any, task: str | None) -> None:
+    found = None if found == MISSING else found
+    if found != task:
+        what = "brain data" if found is None else f"the task {found}"
+        msg = f"--output-dir {output_dir}: it holds a sweep of {what}; choose another folder."
+        raise InputError(msg)
+
+
+def read_description(folder: Path) -> dict[str, Any] | None:
+    """Read ``sweep.json``, which says what the jobs of a folder are about; None if there is none.
+
+    Raises
+    ------
+    InputError
+        If it is damaged.
+    """
+    file = folder / DESCRIPTION
+    try:
+        return dict(json.loads(file.read_text(encoding="utf-8")))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, TypeError):
+        msg = (
+            f"{file}: damaged; expected what `neuro-pe` wrote. Delete it; the same command writes "
+            "it again."
+        )
+        raise InputError(msg) from None
 
 
 def _check(jobs: Sequence[Job], work: Work, n_workers: Any, dask: Any) -> None:
@@ -282,7 +333,8 @@ def _output_folder(folder: Path) -> Iterator[int | None]:
                 if not os.access(folder, os.W_OK):
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
                 lock = stack.enter_context(folder_lock(folder))
-                for leftover in folder.glob(f".{TABLE}.*"):  # of a write that was killed
+                # Of a write that was killed (`atomic_path`).
+                for leftover in folder.glob(f".{TABLE}.????????.tsv"):
                     leftover.unlink()
             except OSError as error:
                 if error.errno not in NOT_WRITABLE:

@@ -177,18 +177,25 @@ def write_settings(
     files : sequence of str
         Names of the other files, whose checksums go along (see :func:`check_files`).
     """
-    content = {
+    content: dict[str, Any] = {
         "format_version": FORMAT_VERSION,
         "neuro_pe_version": __version__,
         "settings": asdict(settings),
         "data": dict(data),
-        "checksums": {name: _checksum(path / name) for name in files},
     }
+    content["checksums"] = {name: _checksum(path / name) for name in files}
+    content["checksums"][SETTINGS] = _own_checksum(content)
     write_json(content, path / SETTINGS)
 
 
 def _checksum(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _own_checksum(content: Mapping[str, Any]) -> str:
+    """Return the checksum of what ``settings.json`` says, however it is spelled."""
+    said = json.dumps([content["settings"], content["data"]], sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()
 
 
 def check_files(path: Path) -> None:
@@ -204,7 +211,8 @@ def check_files(path: Path) -> None:
     InputError
         The line says what to delete.
     """
-    checksums = json.loads((path / SETTINGS).read_text(encoding="utf-8")).get("checksums")
+    content = json.loads((path / SETTINGS).read_text(encoding="utf-8"))
+    checksums = content.get("checksums")
     if not isinstance(checksums, dict) or WEIGHTS not in checksums:
         msg = f"{path / SETTINGS}: damaged (checksums are missing); {_again(path)}"
         raise InputError(msg)
@@ -213,7 +221,8 @@ def check_files(path: Path) -> None:
         if not file.is_file():
             msg = f"{file}: missing; {_again(path)}"
             raise InputError(msg)
-        if _checksum(file) != checksum:
+        found = _own_checksum(content) if name == SETTINGS else _checksum(file)
+        if found != checksum:
             msg = f"{file}: damaged (not as it was written); {_again(path)}"
             raise InputError(msg)
 

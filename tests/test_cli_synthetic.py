@@ -70,7 +70,9 @@ def test_networks(call, tmp_path):
         (["nmar", "--modules", "7"], "--modules: found 7"),
         (["nmar", "--within", "2"], "--within: found 2"),
         (["nmar", "--spectral-radius", "1.5"], "--spectral-radius: found 1.5"),
-        (["nmar", "--times", "2"], "--times"),
+        (["nmar", "--times", "2"], "--times: found 2; expected a whole number from 3"),
+        (["nmar", "--times", "9", "--window", "10"], "--times: found 9, under the window of 10"),
+        (["lst", "--width", "1000000000000"], "the memory is not enough; ask for a smaller"),
         (["nmar", "--subjects", "2"], "--subjects"),
     ],
 )

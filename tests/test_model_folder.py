@@ -236,10 +236,13 @@ class TestDamage:
         (model / "settings.json").unlink()
         self.refused(model, "no settings.json; expected a model folder")
 
-    @pytest.mark.parametrize("change", [{"width": 32}, {"layers": 2}, {"window": 11}])
-    def test_weights_of_another_shape(self, model, change):
-        self.edit(model, lambda content: content["settings"].update(change))
-        self.refused(model, "the weights do not fit settings.json", read=MaskedRegionModel.load)
+    @pytest.mark.parametrize(
+        ("part", "change"),
+        [("settings", {"width": 32}), ("settings", {"lr": 0.1}), ("data", {"tr": 3})],
+    )
+    def test_settings_that_were_changed(self, model, part, change):
+        self.edit(model, lambda content: content[part].update(change))
+        self.refused(model, r"settings.json: damaged \(not as it was written\); delete")
 
     def test_weights_of_other_regions(self, model):
         folder = read_model_folder(model)

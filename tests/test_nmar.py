@@ -51,6 +51,7 @@ class TestNetwork:
             ({"n_regions": 40.0}, "n_regions: found 40.0"),
             ({"seed": -1}, "seed: found -1"),
             ({"within": 1.5}, "within: found 1.5"),
+            ({"within": "x"}, "within: found 'x'; expected a share"),
             ({"spectral_radius": 1.0}, "spectral_radius: found 1"),
             ({"within": 0, "between": 0}, "has no cycle"),
         ],

@@ -291,10 +291,13 @@ def test_what_cannot_be_found_is_an_error(training, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"complexity": 4}, "complexity of puzzles of size 4 is from 1 to 3; found 4"),
-        ({"complexity": 1, "size": 3}, "size is from 4 to 7; found 3"),
-        ({"complexity": 1, "seed": -1}, "0 or more"),
-        ({"complexity": 1, "min_dissimilarity": 80}, "from 0 to 1; found 80"),
+        ({"complexity": 4}, "complexity: found 4; expected a whole number from 1 to 3"),
+        ({"complexity": 1, "size": 3}, "size: found 3; expected a whole number from 4 to 7"),
+        ({"complexity": 1, "seed": -1}, "seed: found -1; expected a whole number of 0 or more"),
+        ({"complexity": 1, "seed": 1.5}, "seed: found 1.5; expected a whole number"),
+        ({"complexity": 1, "min_dissimilarity": 80}, "found 80; expected a share from 0 to 1"),
+        ({"complexity": 1, "unlike": [[1, 2], [3, 4]]}, "shape"),
+        ({"complexity": 1, "unlike": "all"}, "array of integers"),
     ],
 )
 def test_options_out_of_range(options, message):
@@ -324,7 +327,9 @@ def test_what_is_no_puzzle(rows, message, human, tmp_path):
 
 def test_shape_of_puzzles():
     with pytest.raises(InputError, match=r"shape \(puzzle, n, n\).*found \(4, 4\)"):
-        classify(np.zeros((4, 4)))
+        classify(np.zeros((4, 4), dtype=int))
+    with pytest.raises(InputError, match="found object in place of an array of integers"):
+        classify(load_puzzles("human"))
     with pytest.raises(InputError, match="of 4 and of 5 rows"):
         jaccard_dissimilarity(
             generate_puzzles(1, complexity=1).cells,
@@ -405,6 +410,9 @@ def test_wrong_labels_are_not_written(tmp_path, wrong, message):
         (HEADER + "0,,,,\n", r"line 2: puzzle \(empty\)"),
         (HEADER + "0\n", r"line 2: puzzle \(empty\)"),
         (HEADER + "0,x,,1235000000000000,4\n", "line 2: LST_num x; expected a whole number"),
+        (HEADER + "0,99999,,1235000000000000,4\n", "LST_num 99999; .* up to 32767 or nothing"),
+        (HEADER + "0,,,1235000000000000,4,9\n", r"line 2: more cells than .* columns \(5\)"),
+        (HEADER.replace("ID", "puzzles"), "two columns puzzles; expected one"),
         (HEADER + "0,,,1235000000000000,2\n", "line 2: solution 2, but puzzle 1.* has 4"),
         (HEADER + "0,,,1205000000000000,3\n", "line 2: puzzle 1.* leaves several symbols"),
         (HEADER + "0,,,1235000400000000,4\n", "line 2: puzzle 1.* or none"),

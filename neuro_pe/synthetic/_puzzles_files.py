@@ -211,7 +211,12 @@ def _rows(file: Path) -> Iterator[_Row]:
         # Spreadsheets put a mark at the beginning (utf-8-sig).
         with file.open(encoding="utf-8-sig", newline="") as text:
             reader = csv.DictReader(text)
-            missing = [name for name in COLUMNS[1:] if name not in (reader.fieldnames or ())]
+            header = reader.fieldnames or ()
+            missing = [name for name in COLUMNS[1:] if name not in header]
+            twice = [name for name in COLUMNS if list(header).count(name) > 1]
+            if twice:
+                msg = f"{file}: two columns {twice[0]}; expected one"
+                raise InputError(msg)
             if missing:
                 msg = (
                     f"{file}: no column {', '.join(missing)}; expected the columns "
@@ -219,7 +224,11 @@ def _rows(file: Path) -> Iterator[_Row]:
                 )
                 raise InputError(msg)
             for line in reader:
-                yield _row(f"{file}, line {reader.line_num}", line)
+                place = f"{file}, line {reader.line_num}"
+                if None in line:  # what stands beyond the last column
+                    msg = f"{place}: more cells than the header has columns ({len(header)})"
+                    raise InputError(msg)
+                yield _row(place, line)
     except OSError as error:
         msg = f"{file}: {error.strerror}; expected a CSV file of puzzles"
         raise InputError(msg) from error
@@ -240,7 +249,7 @@ def _row(place: str, line: dict[str, str | None]) -> _Row:
         raise InputError(msg)
     number = item.removesuffix(".0")  # as a table with gaps has it
     if number and not (number.isascii() and number.isdigit() and int(number) <= 32767):
-        msg = f"{place}: LST_num {item}; expected a whole number or nothing"
+        msg = f"{place}: LST_num {item}; expected a whole number up to 32767 or nothing"
         raise InputError(msg)
     return _Row(
         place=place,

@@ -5,7 +5,8 @@ from itertools import permutations
 import numpy as np
 
 from neuro_pe.errors import InputError
-from neuro_pe.synthetic.puzzles import SIZES, Puzzles, classify, jaccard_dissimilarity
+from neuro_pe.synthetic._checks import check_number, check_whole
+from neuro_pe.synthetic.puzzles import SIZES, Puzzles, classify, jaccard_dissimilarity, sound
 
 # Drawn at a time, whatever is asked for, so that asking for more begins with the same puzzles.
 _BATCH = 2048
@@ -66,6 +67,7 @@ def generate_puzzles(
     (2, array([2, 2], dtype=int8))
     """
     _check(n_puzzles, complexity, size, seed, min_dissimilarity)
+    others = None if unlike is None else sound(unlike)
     rng = np.random.default_rng([seed, size, complexity])
     known: set[bytes] = set()
     kept_cells: list[np.ndarray] = []
@@ -75,8 +77,8 @@ def generate_puzzles(
         cells, solutions = _draw(rng, complexity, size)
         idle += 1
         good = np.flatnonzero(classify(cells) == complexity)
-        if unlike is not None:
-            good = good[_far(cells[good], np.asarray(unlike), min_dissimilarity)]
+        if others is not None:
+            good = good[_far(cells[good], others, min_dissimilarity)]
         for puzzle, solution in zip(cells[good], solutions[good], strict=True):
             if puzzle.tobytes() not in known:
                 idle = 0
@@ -99,17 +101,13 @@ def generate_puzzles(
 
 def _check(n_puzzles: int, complexity: int, size: int, seed: int, min_dissimilarity: float) -> None:
     """Refuse options out of range."""
-    if size not in SIZES:
-        msg = f"size is from {SIZES[0]} to {SIZES[-1]}; found {size}"
-    elif not 1 <= complexity < size:
-        msg = f"complexity of puzzles of size {size} is from 1 to {size - 1}; found {complexity}"
-    elif n_puzzles < 0 or seed < 0:
-        msg = f"n_puzzles and seed are 0 or more; found {n_puzzles} and {seed}"
-    elif not 0 <= min_dissimilarity <= 1:
-        msg = f"min_dissimilarity is from 0 to 1; found {min_dissimilarity}"
-    else:
-        return
-    raise InputError(msg)
+    check_whole("size", size, SIZES[0], SIZES[-1])
+    check_whole("complexity", complexity, 1, size - 1)
+    check_whole("n_puzzles", n_puzzles, 0)
+    check_whole("seed", seed, 0)
+    check_number(
+        "min_dissimilarity", min_dissimilarity, lambda least: 0 <= least <= 1, "a share from 0 to 1"
+    )
 
 
 def _draw(rng: np.random.Generator, complexity: int, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -13,11 +13,19 @@ import pandas as pd
 from neuro_pe.derivatives import write_table
 from neuro_pe.errors import InputError
 from neuro_pe.fitting import resolve_machine
-from neuro_pe.jobs import DaskCluster, Job, JobProgress, read_jobs
+from neuro_pe.jobs import DaskCluster, Job, JobProgress
 from neuro_pe.model_folder import partial_path
 from neuro_pe.settings import FitSettings, uses_sigma
 from neuro_pe.sweeps import encoding_parts, grid_settings, option_parts, seeded
-from neuro_pe.synthetic._fits import job_settings, mean_interval, run_fits
+from neuro_pe.synthetic._checks import check_list
+from neuro_pe.synthetic._fits import (
+    as_asked,
+    check_done,
+    job_settings,
+    mean_interval,
+    output_folder,
+    run_fits,
+)
 from neuro_pe.synthetic.lst import fit_lst, lst_settings, new_lst_network
 from neuro_pe.synthetic.lst_folder import LatinSquareFolder, read_lst_folder, write_lst_folder
 from neuro_pe.synthetic.lst_truth import attention_correlation, measure_fit
@@ -115,12 +123,13 @@ def sweep_lst(
     ...                    grid={"sigma": [0.1, 0.2, 1, 2]})  # doctest: +SKIP
     """
     jobs = _jobs(dict(grid or {}), recipe, sizes, puzzles, n_seeds)
-    how = {"n_workers": n_workers, "dask": dask, "progress": progress}
-    table = run_fits(jobs, lst_job, output_dir=output_dir, path_of=_model_path, **how)
-    folder = Path(output_dir)
-    everything = read_jobs(folder)  # what was asked for earlier too
-    done = everything.loc[everything["status"] == "done", "name"]
-    folders = [_read_named(folder / name) for name in done]
+    folder = output_folder(output_dir)
+    how: dict[str, Any] = {"n_workers": n_workers, "dask": dask, "progress": progress}
+    how |= {"path_of": _model_path, "leaves": ("lst.tsv", "lst_structure.tsv")}
+    table = run_fits(jobs, lst_job, output_dir=folder, **how)
+    # What was asked for earlier too.
+    done = check_done(folder, job_of=_job_of, path_of=_model_path, results_of=_results)
+    folders = [read_lst_folder(path) for _, path in done]
     accuracies, structure = _collect(folders)
     if os.access(folder, os.W_OK):  # else it has been said
         write_table(accuracies, folder / "lst.tsv")
@@ -137,6 +146,7 @@ def sweep_lst(
 def _jobs(
     grid: dict[str, Any], recipe: str, sizes: Sequence[int], puzzles: str | None, n_seeds: int
 ) -> list[Job]:
+    check_list("sizes", sizes)
     usual = asdict(lst_settings(recipe))
     settings = seeded(grid_settings({**{k: [v] for k, v in usual.items()}, **grid}), n_seeds)
     jobs: dict[str, Job] = {}
@@ -146,27 +156,22 @@ def _jobs(
         for each in dict.fromkeys(replace(each, seed=0) for each in settings):
             new_lst_network(resolve_machine(each), size=size)
         for each in settings:
-            arguments = {"task": "lst", "recipe": recipe, "size": size}
-            arguments |= {"puzzles": puzzles or ("published" if size == 4 else "generated")}
-            name = lst_name(each, recipe=recipe, size=size, puzzles=puzzles)
-            jobs[name] = Job(name=name, arguments={**arguments, **asdict(each)})
+            source = puzzles or ("published" if size == 4 else "generated")
+            job = _named(each, {"recipe": recipe, "size": size, "puzzles": source})
+            jobs[job.name] = job
     return list(jobs.values())
 
 
-def _read_named(path: Path) -> LatinSquareFolder:
-    """Read a model folder; refuse one whose settings are not those of its name."""
-    fit = read_lst_folder(path)
-    settings, recipe = fit.settings, fit.data["recipe"]
-    named = {name: getattr(settings, name) for name in ("encoding", "sigma", "heads", "seed")}
-    name = lst_name(lst_settings(recipe, **named), recipe=recipe, size=fit.size)
-    start, end = name.split("_seed-")
-    if not path.name.startswith(start) or path.name.rpartition("_seed-")[2] != end:
-        msg = (
-            f"{path / 'settings.json'}: not the settings that the folder is named by; delete "
-            f"{path}, and the same command fits it again."
-        )
-        raise InputError(msg)
-    return fit
+def _named(settings: FitSettings, data: Mapping[str, Any]) -> Job:
+    """Return the job of a fit: `data` has ``recipe, size, puzzles``."""
+    name = lst_name(settings, **{part: data[part] for part in ("recipe", "size", "puzzles")})
+    arguments = {"task": "lst", "recipe": data["recipe"], "size": data["size"]}
+    arguments |= {"puzzles": data["puzzles"], **asdict(settings)}
+    return Job(name=name, arguments=arguments)
+
+
+def _job_of(asked: FitSettings, _row: Mapping[str, str], data: Mapping[str, Any]) -> Job:
+    return _named(asked, data)
 
 
 def _model_path(job: Job, folder: Path) -> Path:
@@ -198,13 +203,21 @@ def lst_job(job: Job, context: dict[str, Any]) -> dict[str, Any]:
     """Do one fit of a sweep and return its row of the table."""
     settings = job_settings(job, context)
     path = _model_path(job, Path(context["output_dir"]))
+    data = {name: job.arguments[name] for name in ("task", "recipe", "size", "puzzles")}
     if not path.exists():
-        data = {name: job.arguments[name] for name in ("task", "recipe", "size", "puzzles")}
         partial = partial_path(path)
         partial.mkdir(exist_ok=True)
         fit = fit_lst(_splits(data["size"], data["puzzles"]), settings, folder=partial)
         write_lst_folder(fit, path, data=data, structure=measure_fit(fit))
-    metrics = read_lst_folder(path).metrics
+    finished = read_lst_folder(path)
+    if (as_asked(finished.settings, job.arguments), finished.data) != (settings, data):
+        msg = f"{path}: holds a fit of another name; delete it, and the same command fits it again."
+        raise InputError(msg)
+    return _results(finished.metrics)
+
+
+def _results(metrics: pd.DataFrame) -> dict[str, float]:
+    """Return the results of a fit that its model folder holds."""
     last = metrics[(metrics["epoch"] == metrics["epoch"].max()) & (metrics["complexity"] == "all")]
     found = {f"{row['split']}_accuracy": row["accuracy"] for row in last.to_dict("records")}
     return {"core_seconds": float(metrics["core_seconds"].max()), **found}

@@ -6,12 +6,12 @@ has noise of its own; W couples regions, more of them within a module than betwe
 
 from dataclasses import dataclass
 from itertools import pairwise
-from numbers import Integral, Real
 
 import numpy as np
 import pandas as pd
 
 from neuro_pe.errors import InputError
+from neuro_pe.synthetic._checks import check_noise, check_number, check_whole
 from neuro_pe.timeseries import Cohort, RegionTimeSeries
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "MOST_SUBJECTS",
     "MOST_TIMES",
     "ModularNetwork",
-    "check_whole",
     "make_network",
     "simulate",
     "simulate_cohort",
@@ -93,12 +92,9 @@ def make_network(
         msg = f"n_modules: found {n_modules}; expected a divisor of the {n_regions} regions."
         raise InputError(msg)
     for name, value in (("within", within), ("between", between)):
-        if not 0 <= value <= 1:
-            msg = f"{name}: found {value}; expected a share from 0 to 1."
-            raise InputError(msg)
-    if not 0 < spectral_radius < 1:
-        msg = f"spectral_radius: found {spectral_radius}; expected a number between 0 and 1."
-        raise InputError(msg)
+        check_number(name, value, lambda share: 0 <= share <= 1, "a share from 0 to 1")
+    inside = "a number between 0 and 1"
+    check_number("spectral_radius", spectral_radius, lambda radius: 0 < radius < 1, inside)
     rng = np.random.default_rng([seed, 0])
     labels = np.repeat(np.arange(n_modules), n_regions // n_modules)
     share = np.where(labels[:, None] == labels, within, between)
@@ -162,9 +158,7 @@ def simulate(
     """
     check_whole("n_times", n_times, 1, MOST_TIMES)
     check_whole("seed", seed, 0)
-    if not isinstance(noise, Real) or not 0 < noise < np.inf:
-        msg = f"noise: found {noise!r}; expected a number over 0."
-        raise InputError(msg)
+    check_noise(noise)
     rng = np.random.default_rng([seed, 1])
     values = noise * rng.standard_normal((BURN_IN + n_times, len(network.weights)))
     for before, now in pairwise(values):
@@ -222,12 +216,3 @@ def simulate_cohort(
         for number in range(n_subjects)
     ]
     return Cohort.from_runs(runs)
-
-
-def check_whole(name: str, value: object, least: int, most: int | None = None) -> None:
-    """Refuse what is no whole number, or is out of range."""
-    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not is_whole or value < least or (most is not None and value > most):  # type: ignore[operator]
-        limit = f"of {least} or more" if most is None else f"from {least} to {most}"
-        msg = f"{name}: found {value!r}; expected a whole number {limit}."
-        raise InputError(msg)

@@ -16,9 +16,9 @@ __all__ = [
     "SOURCES",
     "STATISTICS",
     "f_tests",
+    "fault",
     "long_table",
     "summarize_nmar",
-    "wrong_result",
 ]
 
 CEILING = "mse_noise_ceiling"
@@ -29,7 +29,7 @@ COLUMNS = ["fit", "encoding", "sigma", "noise", "seed", "core_seconds", "predict
 COLUMNS += ["source", *MEASURES]
 
 
-def wrong_result(row: Mapping[str, str]) -> str | None:
+def fault(row: Mapping[str, str]) -> str | None:
     """Return the first cell of a row of ``sweep.tsv`` that holds no such result, if any.
 
     Parameters

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from neuro_pe._baseline_cache import cached_errors
-from neuro_pe._job_table import DONE, MISSING, Table, damaged
 from neuro_pe.building import build_network
 from neuro_pe.comparison import matrix_correlation
 from neuro_pe.derivatives import read_table, write_table
@@ -23,17 +22,17 @@ from neuro_pe.errors import InputError
 from neuro_pe.experiment import train_models
 from neuro_pe.fitting import resolve_machine
 from neuro_pe.jobs import DaskCluster, Job, JobProgress, read_jobs
-from neuro_pe.model_folder import SETTINGS, ModelFolder, check_files, read_settings
+from neuro_pe.model_folder import ModelFolder
 from neuro_pe.reconstruction import EvaluationSet
 from neuro_pe.report import compare_fits
 from neuro_pe.settings import FitSettings
 from neuro_pe.sweeps import encoding_parts, grid_settings, option_parts, seeded
-from neuro_pe.synthetic._fits import job_settings, run_fits
+from neuro_pe.synthetic._checks import check_list, check_noise, check_whole
+from neuro_pe.synthetic._fits import check_done, job_settings, output_folder, run_fits
 from neuro_pe.synthetic.nmar import (
     MOST_SUBJECTS,
     MOST_TIMES,
     ModularNetwork,
-    check_whole,
     make_network,
     simulate_cohort,
 )
@@ -42,9 +41,9 @@ from neuro_pe.synthetic.nmar_results import (
     CEILING,
     STATISTICS,
     f_tests,
+    fault,
     long_table,
     summarize_nmar,
-    wrong_result,
 )
 from neuro_pe.timeseries import Cohort
 from neuro_pe.windows import WindowSource
@@ -170,11 +169,15 @@ def sweep_nmar(
     ...     "encoding": ["learn", "random", "nope"], "sigma": [0.1, 1]})  # doctest: +SKIP
     """
     jobs = _jobs(dict(grid or {}), noises, dict(network or {}), n_seeds)
-    how = {"n_workers": n_workers, "dask": dask, "progress": progress}
-    table = run_fits(jobs, nmar_job, output_dir=output_dir, path_of=_model_path, **how)
-    folder = Path(output_dir)
-    _check_done(folder)
-    everything = read_jobs(folder)  # what was asked for earlier too
+    folder = output_folder(output_dir)
+    how: dict[str, Any] = {"n_workers": n_workers, "dask": dask, "progress": progress}
+    how |= {"path_of": _model_path, "leaves": ("nmar.tsv",)}
+    table = run_fits(jobs, nmar_job, output_dir=folder, **how)
+    # What was asked for earlier too.
+    done = check_done(folder, job_of=_job_of, path_of=_model_path, results_of=_errors, fault=fault)
+    for job, path in done:
+        _keep_modules(_network(job.arguments, job.arguments["seed"]), path.parent)
+    everything = read_jobs(folder)
     results = long_table(everything[everything["status"] == "done"])
     if os.access(folder, os.W_OK):  # else it has been said
         write_table(results, folder / "nmar.tsv")
@@ -183,35 +186,9 @@ def sweep_nmar(
     )
 
 
-def _check_done(folder: Path) -> None:
-    """Refuse rows of the table that are not what the model folders of their names say."""
-    table = Table.read(folder)
-    for row in (row for row in table.rows.values() if row["status"] == DONE):
-        found = list(folder.glob(f"*/{row['name']}/{SETTINGS}"))
-        if len(found) != 1:
-            raise damaged(table.file, f"{row['name']} has no model folder")
-        path = found[0].parent
-        settings, _ = read_settings(path)
-        check_files(path)
-        try:
-            # What the fit had to resolve is in the row as it was asked.
-            resolved: dict[str, Any] = {name: row[name] for name in ("device", "precision")}
-            for name in ("epochs", "stride"):
-                resolved[name] = None if row[name] == MISSING else int(float(row[name]))
-            asked = replace(settings, **resolved)
-            network = {name: type(usual)(float(row[name])) for name, usual in NETWORK.items()}
-            [job] = _named([asked], network, float(row["noise"]))
-        except (KeyError, ValueError, InputError):
-            raise damaged(table.file, f"options of {row['name']} are missing") from None
-        known = {**job.arguments, **_errors(read_table(path / "metrics.tsv"))}
-        if job.name != row["name"] or path != _model_path(job, folder):
-            raise damaged(table.file, f"{row['name']} is not named by its options")
-        if (differs := table.difference(replace(job, arguments=known))) is not None:
-            name, cell, _ = differs
-            raise damaged(table.file, f"{name} of {row['name']} is {cell!r}")
-        if wrong := wrong_result(row):
-            raise damaged(table.file, f"{wrong} of {row['name']} is {row.get(wrong, '')!r}")
-        _keep_modules(_network(network, settings.seed), path.parent)
+def _job_of(asked: FitSettings, row: Mapping[str, str], _data: Mapping[str, Any]) -> Job:
+    network = {name: type(usual)(float(row[name])) for name, usual in NETWORK.items()}
+    return _named(asked, network, float(row["noise"]))
 
 
 def _jobs(
@@ -228,7 +205,10 @@ def _jobs(
     for each in settings:
         _network(network, each.seed)
         check_whole("n_subjects", network["n_subjects"], 3, MOST_SUBJECTS)
-        check_whole("n_times", network["n_times"], each.window, MOST_TIMES)
+        check_whole("n_times", network["n_times"], 3, MOST_TIMES)
+        if network["n_times"] < each.window:
+            msg = f"n_times: found {network['n_times']}, under the window of {each.window} steps."
+            raise InputError(msg)
     for each in dict.fromkeys(replace(each, seed=0) for each in settings):
         n_regions = network["n_regions"]
         build_network(
@@ -238,20 +218,18 @@ def _jobs(
             connectivity=np.eye(n_regions),
         )
     jobs: dict[str, Job] = {}
+    check_list("noises", noises)
     for noise in noises:
-        if not (noise > 0 and np.isfinite(noise)):
-            msg = f"noise: found {noise}; expected a number over 0."
-            raise InputError(msg)
-        jobs |= {job.name: job for job in _named(settings, network, noise)}
+        check_noise(noise)
+        for job in (_named(each, network, noise) for each in settings):
+            jobs[job.name] = job
     return list(jobs.values())
 
 
-def _named(settings: Sequence[FitSettings], network: Mapping[str, Any], noise: float) -> list[Job]:
-    shared = {"task": "nmar", "noise": float(noise), **network}
-    return [
-        Job(name=_name(each, noise=noise, network=network), arguments={**shared, **asdict(each)})
-        for each in settings
-    ]
+def _named(settings: FitSettings, network: Mapping[str, Any], noise: float) -> Job:
+    name = _name(settings, noise=noise, network=network)
+    arguments = {"task": "nmar", "noise": float(noise), **network, **asdict(settings)}
+    return Job(name=name, arguments=arguments)
 
 
 def _name(settings: FitSettings, *, noise: float, network: Mapping[str, Any]) -> str:

@@ -10,8 +10,10 @@ import numpy as np
 from neuro_pe._report_page import PageFigure, render
 from neuro_pe.derivatives import atomic_path
 
-__all__ = ["NOTHING", "PageTable", "page_text", "spread_text", "write_page"]
+__all__ = ["FIGURES", "NOTHING", "PAGE", "PageTable", "page_text", "spread_text", "write_page"]
 
+FIGURES = "figures"
+PAGE = ("report.html", FIGURES)  # what a page is made of
 NOTHING = "No fit succeeded, so there is nothing to compare."
 
 
@@ -89,9 +91,9 @@ def write_page(
         Of the page.
     """
     folder = Path(output_dir)
-    (folder / "figures").mkdir(exist_ok=True)
+    (folder / FIGURES).mkdir(exist_ok=True)
     for figure in figures:
-        with atomic_path(folder / "figures" / f"{figure.name}.png") as temporary:
+        with atomic_path(folder / FIGURES / f"{figure.name}.png") as temporary:
             temporary.write_bytes(figure.png)
     content = render(
         Path(__file__).with_name("page.html"),
@@ -102,7 +104,7 @@ def write_page(
         reading=reading,
         notes=notes,
     )
-    page = folder / "report.html"
+    page = folder / PAGE[0]
     with atomic_path(page) as temporary:
         temporary.write_text(content, encoding="utf-8")
     return page

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from neuro_pe.errors import InputError
+from neuro_pe.synthetic._checks import check_whole
 from neuro_pe.synthetic._puzzles_files import load_puzzles
 from neuro_pe.synthetic._puzzles_generator import generate_puzzles
 from neuro_pe.synthetic.puzzles import SIZES, Puzzles
@@ -71,9 +72,7 @@ def split_puzzles(*, size: int = 4, source: str | None = None, seed: int = 0) ->
     >>> {name: len(puzzles) for name, puzzles in split_puzzles().named().items()}
     {'train': 8100, 'heldout': 900, 'human108': 108}
     """
-    if size not in SIZES:
-        msg = f"size: found {size}; expected a whole number from {SIZES[0]} to {SIZES[-1]}."
-        raise InputError(msg)
+    check_whole("size", size, SIZES[0], SIZES[-1])
     source = source or ("published" if size == 4 else "generated")
     if source not in ("published", "generated") or (source == "published" and size != 4):
         msg = f"puzzles: found {source!r} of size {size}; expected 'generated', or size 4."

@@ -23,6 +23,7 @@ __all__ = [
     "first_fault",
     "jaccard_dissimilarity",
     "solve",
+    "sound",
 ]
 
 SIZES = (4, 5, 6, 7)
@@ -165,7 +166,7 @@ def classify(cells: np.ndarray) -> np.ndarray:
     >>> classify(puzzle[None]), solve(puzzle[None])
     (array([3], dtype=int8), array([1], dtype=int8))
     """
-    cells = _sound(cells)
+    cells = sound(cells)
     n = cells.shape[1]
     every = np.arange(len(cells))
     row, column = _targets(cells)
@@ -214,7 +215,7 @@ def solve(cells: np.ndarray) -> np.ndarray:
     >>> solve(puzzles)
     array([4, 0], dtype=int8)
     """
-    cells = _sound(cells)
+    cells = sound(cells)
     possible = _narrowed(_possible(cells))
     every = np.arange(len(cells))
     row, column = _targets(cells)
@@ -262,7 +263,7 @@ def jaccard_dissimilarity(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     >>> jaccard_dissimilarity(training.cells, human.cells).min()
     np.float64(0.8125)
     """
-    first, second = _sound(first), _sound(second)
+    first, second = sound(first), sound(second)
     if first.shape[1] != second.shape[1]:
         msg = f"puzzles of {first.shape[1]} and of {second.shape[1]} rows cannot be compared"
         raise InputError(msg)
@@ -278,9 +279,12 @@ def jaccard_dissimilarity(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return result
 
 
-def _sound(cells: np.ndarray) -> np.ndarray:
+def sound(cells: np.ndarray) -> np.ndarray:
     """Return puzzles as int8, or say what is wrong."""
     cells = np.asarray(cells)
+    if cells.dtype.kind not in "iub":
+        msg = f"puzzles: found {cells.dtype} in place of an array of integers (`Puzzles.cells`)"
+        raise InputError(msg)
     fault = first_fault(cells)
     if fault:
         msg = f"puzzle {fault[0]}: {fault[1]}"

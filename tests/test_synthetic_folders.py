@@ -1,0 +1,225 @@
+"""The folders of synthetic tasks: what stands in them already is kept, gone on from or refused."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from neuro_pe import InputError, sweep
+from neuro_pe.model_folder import find_model_folders
+from neuro_pe.synthetic import sweep_lst, sweep_nmar
+
+pytestmark = pytest.mark.filterwarnings("ignore:only . training steps")
+
+LST = {"width": [8], "layers": [1], "epochs": [1], "batch_size": [2700]}
+NMAR = {"width": [8], "heads": [2], "layers": [1], "epochs": [1]}
+NETWORK = {"n_regions": 8, "n_modules": 2, "n_subjects": 4, "n_times": 120}
+
+
+def run_lst(folder):
+    return sweep_lst(output_dir=folder, grid=LST, n_workers=1)
+
+
+def run_nmar(folder):
+    return sweep_nmar(output_dir=folder, grid=NMAR, network=NETWORK, n_workers=1)
+
+
+@pytest.fixture
+def commands(make_cohort, small):
+    """All that leaves fits in a folder."""
+    from neuro_pe import train_models
+
+    return {
+        "lst": run_lst,
+        "nmar": run_nmar,
+        "sweep": lambda folder: sweep(make_cohort(), output_dir=folder, settings=[small]),
+        "train": lambda folder: train_models(make_cohort(), output_dir=folder, settings=small),
+    }
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folders = {task: tmp_path_factory.mktemp(task) for task in ("lst", "nmar")}
+    run_lst(folders["lst"])
+    run_nmar(folders["nmar"])
+    return folders
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    """Return a folder of a task of one's own."""
+    return lambda task: Path(shutil.copytree(finished[task], tmp_path / task))
+
+
+def contents(folder):
+    return {
+        path: path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))
+    }
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+@pytest.mark.parametrize(
+    ("task", "command"),
+    [
+        (task, command)
+        for task in ("lst", "nmar")
+        for command in ("lst", "nmar", "sweep", "train")
+        if command != task
+    ],
+)
+def test_one_task_a_folder(copied, commands, task, command, is_listed):
+    folder = copied(task)
+    if not is_listed:
+        (folder / "sweep.tsv").unlink()
+    before = contents(folder)
+    with pytest.raises(InputError, match=f"it holds a sweep of the task {task}; choose another"):
+        commands[command](folder)
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize("task", ["lst", "nmar"])
+def test_fits_of_brain_data(commands, tmp_path, task):
+    commands["train"](tmp_path)
+    before = contents(tmp_path)
+    with pytest.raises(InputError, match="it holds fits of brain data; choose another"):
+        commands[task](tmp_path)
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("command", ["lst", "nmar", "sweep", "train"])
+def test_a_model_folder_holds_no_others(copied, commands, command):
+    [path] = copied("lst").glob("encoding-*")
+    with pytest.raises(InputError, match="it is a model folder; expected a folder to hold"):
+        commands[command](path)
+
+
+@pytest.mark.parametrize("task", ["lst", "nmar"])
+def test_a_deleted_table_is_made_again(copied, commands, task):
+    folder = copied(task)
+    before = (folder / f"{task}.tsv").read_bytes()
+    (folder / "sweep.tsv").unlink()
+    commands[task](folder)
+    assert (folder / f"{task}.tsv").read_bytes() == before
+
+
+@pytest.mark.parametrize("task", ["lst", "nmar"])
+def test_a_damaged_description(copied, commands, task):
+    folder = copied(task)
+    (folder / "sweep.json").write_text("{")
+    with pytest.raises(InputError, match=r"sweep.json: damaged; .* Delete it; the same command"):
+        commands[task](folder)
+    (folder / "sweep.json").write_text(json.dumps({"task": "another"}))
+    with pytest.raises(InputError, match="it holds a sweep of the task another"):
+        commands[task](folder)
+
+
+@pytest.mark.parametrize(
+    ("task", "name"),
+    [
+        ("lst", "report.html"),
+        ("lst", "lst.tsv"),
+        ("lst", "lst_structure.tsv"),
+        ("lst", "figures/mine.png"),
+        ("nmar", "nmar.tsv"),
+        ("nmar", "figures/mine.png"),
+    ],
+)
+def test_files_of_the_user_are_not_replaced(commands, tmp_path, task, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(InputError, match=f"{name.split('/')[0]}: found a f.* not of this command"):
+        commands[task](tmp_path)
+    assert [path.read_text() for path in tmp_path.rglob("*") if path.is_file()] == ["mine"]
+
+
+@pytest.mark.parametrize("name", ["lst.tsv", "figures"])
+def test_a_place_of_the_wrong_kind(copied, name):
+    folder = copied("lst")
+    if name == "figures":
+        shutil.rmtree(folder / name, ignore_errors=True)
+        (folder / name).touch()
+    else:
+        (folder / name).unlink()
+        (folder / name).mkdir()
+    with pytest.raises(InputError, match=rf"{name}: found a f"):
+        run_lst(folder)
+
+
+def test_a_backup_is_no_leftover(copied):
+    folder = copied("lst")
+    for name in (".sweep.tsv.backup", ".sweep.tsv.old.tsv", ".sweep.tsv.a1b2c3d4.tsv"):
+        (folder / name).touch()
+    run_lst(folder)
+    assert (folder / ".sweep.tsv.backup").exists()
+    assert (folder / ".sweep.tsv.old.tsv").exists()
+    assert not (folder / ".sweep.tsv.a1b2c3d4.tsv").exists()  # of a write that was killed
+
+
+@pytest.mark.parametrize("kind", ["file", "folder"])
+@pytest.mark.parametrize("task", ["lst", "nmar"])
+def test_something_else_of_the_name_of_a_fit(copied, commands, task, kind):
+    folder = copied(task)
+    [path] = (file.parent for file in folder.rglob("encoding-*/settings.json"))
+    shutil.rmtree(path)
+    path.touch() if kind == "file" else path.mkdir()
+    with pytest.raises(InputError, match=f"{path}: no model folder, but its name"):
+        commands[task](folder)
+
+
+def test_names_of_the_folder(commands, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for task in ("lst", "nmar"):
+        with pytest.raises(InputError, match="output_dir: found an empty name"):
+            commands[task]("")
+        commands[task](f"~/{task}")
+        assert (tmp_path / task / f"{task}.tsv").exists()
+    (tmp_path / "file").touch()
+    for place in ("file", "file/below"):
+        with pytest.raises(InputError, match=f"--output-dir {place}"):
+            run_lst(place)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "lst", "nmar"]
+
+
+def test_compare_networks_says_what_it_finds(copied):
+    with pytest.raises(InputError, match="a fit of the task lst; expected one of time series"):
+        find_model_folders([copied("lst")])
+    folder = copied("nmar")
+    words = f"{folder}: no model folder in it, but in {folder}/noise-1_.*seed-0, for one"
+    with pytest.raises(InputError, match=words):
+        find_model_folders([folder])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"recipe": None},
+        {"recipe": "slow"},
+        {"recipe": []},
+        {"size": "x"},
+        {"size": 5},
+        {"puzzles": "generated"},
+    ],
+)
+def test_data_of_a_fit_that_were_changed(copied, change):
+    folder = copied("lst")
+    [file] = folder.glob("encoding-*/settings.json")
+    content = json.loads(file.read_text())
+    content["data"] |= change
+    file.write_text(json.dumps(content))
+    with pytest.raises(InputError, match=f"{file}: damaged .* delete {file.parent}, and"):
+        run_lst(folder)
+
+
+@pytest.mark.parametrize("values", [[], 3, "4", None])
+def test_lists(tmp_path, values):
+    with pytest.raises(InputError, match=r"sizes: found .*; expected a list of values"):
+        sweep_lst(output_dir=tmp_path, sizes=values)
+    with pytest.raises(InputError, match=r"noises: found .*; expected a list of values"):
+        sweep_nmar(output_dir=tmp_path, noises=values)
+    with pytest.raises(InputError, match="size: found '4'; expected a whole number"):
+        sweep_lst(output_dir=tmp_path, sizes=["4"])
+    with pytest.raises(InputError, match="noise: found '1'; expected a number"):
+        sweep_nmar(output_dir=tmp_path, noises=["1"])
+    assert not list(tmp_path.iterdir())
