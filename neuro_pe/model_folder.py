@@ -339,7 +339,7 @@ def find_model_folders(paths: Sequence[str | os.PathLike[str]]) -> list[ModelFol
             unfinished = " (only unfinished fits: `neuro-pe train ... --resume` goes on)"
             hint = unfinished if list(path.glob(f"*.partial/{SETTINGS}")) else ""
             if deeper := sorted(path.glob(f"*/*/{SETTINGS}")):
-                hint = f" but in {deeper[0].parents[1]}, for one: give that"
+                hint = f", but in {deeper[0].parents[1]}, for one: give that"
             msg = f"{path}: no model folder in it{hint}; `neuro-pe train` writes them."
             raise InputError(msg)
         for folder in inside:

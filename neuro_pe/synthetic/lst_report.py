@@ -17,7 +17,14 @@ from neuro_pe.synthetic._fits import mean_interval
 from neuro_pe.synthetic.lst_folder import LatinSquareFolder
 from neuro_pe.synthetic.lst_sweep import UNLIKE, LatinSquareSweep
 from neuro_pe.synthetic.lst_truth import grid_distances
-from neuro_pe.synthetic.page import NOTHING, PageTable, page_text, spread_text, write_page
+from neuro_pe.synthetic.page import (
+    CORE_SECONDS,
+    NOTHING,
+    PageTable,
+    page_text,
+    spread_text,
+    write_page,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,16 +40,20 @@ READING = (
     "them. For squares of size 4 they are the 108 that people solved.",
     "The last epoch is shown: no puzzle chose it. Intervals are over seeds (t distribution), so "
     "they say what chance in training can do.",
-    "Procrustes: distance to the sinusoids of row and column (2d-fixed) after the best rotation or "
-    "reflection, mean over the encodings of all blocks; 0 is equal. Beside it stands its mean when "
+    "Procrustes: distance to the sinusoids of row and column (2d-fixed), the sum of squared "
+    "differences after both are centred, scaled to norm 1 and rotated or reflected to fit best, "
+    "mean over the encodings of all blocks; 0 is equal, 2 the most. Beside it stands its mean when "
     "cells are permuted: with more dimensions than cells even unrelated encodings come close.",
     "Line: rank correlation, over pairs of cells, of their distance in the encoding with "
     "being in different rows and columns; the task asks for nothing but lines. Grid: the same with "
     "the distance over rows and columns. Both are about 0 for an encoding that knows neither.",
+    "Attention: correlation of the attention maps, block by block, with the mean of those of the "
+    "other 2d-fixed networks of this sweep with as many heads; empty without any.",
     "The learned change is the encoding minus its start. A start with a large sigma hides what was "
     "learned on top of it.",
     "Moved: norm of learned minus initial weights over that of the initial ones. Little is the "
     "lazy regime, much the rich one.",
+    CORE_SECONDS,
 )
 
 
@@ -193,7 +204,7 @@ def _figures(sweep: LatinSquareSweep) -> list[PageFigure]:
     if _by_sigma(sweep.settings, 2):
         caption = (
             "Accuracy and Procrustes distance against sigma. Dots are fits, lines means over "
-            "seeds; dotted, the distance with cells permuted."
+            "seeds; thin lines, the distance with cells permuted."
         )
         figures.append(page_figure("lst_sigma", caption, _plot_sigma(sweep)))
     caption = "Accuracy of every fit on unlike puzzles; the line is chance."
@@ -228,12 +239,14 @@ def _plot_sigma(sweep: LatinSquareSweep) -> Figure:
             left.plot(rows["sigma"], rows[split], style, color=colour, label=name)
         fits = last[last["fit"].isin(rows["fit"])]
         left.plot(fits["sigma"], fits["accuracy"], ".", color=colour, alpha=0.5)
-        for source, style in (("pe", "-"), ("change", "--")):
+        for source, style, null in (("pe", "-", ":"), ("change", "--", "-.")):
             name = f"{label}: {'encoding' if source == 'pe' else 'learned change'}"
             column = f"{source}_procrustes"
             if column in rows:
                 right.plot(rows["sigma"], rows[column], style, color=colour, label=name)
-                right.plot(rows["sigma"], rows[f"{column}_null"], ":", color=colour, lw=1)
+                permuted = rows[f"{column}_null"]
+                name = f"{name}, cells permuted"
+                right.plot(rows["sigma"], permuted, null, color=colour, lw=1, label=name)
     left.set(ylabel="accuracy", ylim=(0, 1.02))
     right.set(ylabel="Procrustes distance to 2d-fixed")
     sigmas = sorted({sigma for rows in groups.values() for sigma in rows["sigma"]})

@@ -15,7 +15,14 @@ from neuro_pe.model_folder import read_model_folder
 from neuro_pe.plotting import COLOURS, INK, plot_similarity
 from neuro_pe.synthetic.nmar_results import SOURCES
 from neuro_pe.synthetic.nmar_sweep import NmarSweep, modules_of
-from neuro_pe.synthetic.page import NOTHING, PageTable, page_text, spread_text, write_page
+from neuro_pe.synthetic.page import (
+    CORE_SECONDS,
+    NOTHING,
+    PageTable,
+    page_text,
+    spread_text,
+    write_page,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +34,14 @@ PREDICTORS = ("noise_ceiling", "space_time_gaussian", "gaussian", "visible_mean"
 READING = (
     "MSE is that of hidden regions of unseen subjects, 1 being the variance of a region. The noise "
     "ceiling is the posterior mean of the hidden values under the equations that made the data: "
-    "nothing can do better. Linear predictors were fitted to the same training subjects.",
+    "nothing can do better.",
+    "Other predictors, fitted to the same training subjects: zero is the mean of a region; "
+    "visible_mean the mean of the visible regions at that time; gaussian the conditional mean of "
+    "the hidden regions given the visible ones at that time, and space_time_gaussian given all of "
+    "the window, under a normal distribution (a ridge chosen on validation subjects).",
+    "pe is the positional encoding, change what was learned of it, fc functional connectivity "
+    "(correlation in the training subjects). in-out: mean similarity of pairs of one module minus "
+    "that of pairs of two.",
     "ARI compares communities found in the similarities with the true modules: 0 is chance, 1 is "
     "equal. The resolution with the highest ARI is taken, for connectivity as for encodings.",
     "The learned change is the encoding minus its start. A start with a large sigma hides what was "
@@ -37,6 +51,7 @@ READING = (
     "Every seed draws a network, its noise and a model, and every setting has the same networks. "
     "Intervals are over seeds. The F-test takes a fit as its unit and knows nothing of that "
     "pairing.",
+    CORE_SECONDS,
 )
 
 

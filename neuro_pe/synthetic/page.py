@@ -10,10 +10,20 @@ import numpy as np
 from neuro_pe._report_page import PageFigure, render
 from neuro_pe.derivatives import atomic_path
 
-__all__ = ["FIGURES", "NOTHING", "PAGE", "PageTable", "page_text", "spread_text", "write_page"]
+__all__ = [
+    "CORE_SECONDS",
+    "FIGURES",
+    "NOTHING",
+    "PAGE",
+    "PageTable",
+    "page_text",
+    "spread_text",
+    "write_page",
+]
 
 FIGURES = "figures"
 PAGE = ("report.html", FIGURES)  # what a page is made of
+CORE_SECONDS = "core-s: processor time of the training, summed over cores, mean over seeds."
 NOTHING = "No fit succeeded, so there is nothing to compare."
 
 
