@@ -225,7 +225,7 @@ class TestSweep:
             ("change_ari", None, "change_ari of .* is ''"),
             ("fc_within", "", "fc_within of .* is ''"),
             ("device", None, "its column device is missing"),
-            ("n_regions", "many", "options of .* are missing"),
+            ("n_regions", "many", "options of .* cannot be read"),
             ("sigma", "0.3", "sigma of .* is '0.3'"),
             ("noise", "2", ".* is not named by its options"),
             ("name", "mine", "mine has no model folder"),

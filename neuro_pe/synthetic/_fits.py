@@ -124,7 +124,7 @@ def check_done(
         try:
             job = job_of(as_asked(settings, row), row, data)
         except (KeyError, ValueError):
-            raise damaged(table.file, f"options of {name} are missing") from None
+            raise damaged(table.file, f"options of {name} cannot be read") from None
         if job.name != name or path != path_of(job, folder):
             raise damaged(table.file, f"{name} is not named by its options")
         results = results_of(read_table(path / "metrics.tsv"))
