@@ -198,13 +198,18 @@ def _own_checksum(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(said.encode()).hexdigest()
 
 
-def check_files(path: Path) -> None:
+def check_files(path: Path) -> set[str]:
     """Refuse a finished model folder with a file that is missing or not as it was written.
 
     Parameters
     ----------
     path : Path
         Its ``settings.json`` has been read.
+
+    Returns
+    -------
+    set of str
+        Names of the files that were written; others that stand there are not of the fit.
 
     Raises
     ------
@@ -225,6 +230,7 @@ def check_files(path: Path) -> None:
         if found != checksum:
             msg = f"{file}: damaged (not as it was written); {_again(path)}"
             raise InputError(msg)
+    return set(checksums)
 
 
 def _again(path: Path) -> str:
@@ -282,11 +288,11 @@ def read_model_folder(path: str | os.PathLike[str]) -> ModelFolder:
     if "task" in data:
         msg = f"{path}: a fit of the task {data['task']}; expected one of time series of regions."
         raise InputError(msg)
-    check_files(path)
+    files = check_files(path)
     regions = read_table(path / "regions.tsv")
     kept = regions["kept"].astype(bool)
     encodings = {
-        name: read_table(file, index="region") if (file := path / f"{name}.tsv").exists() else None
+        name: read_table(path / file, index="region") if (file := f"{name}.tsv") in files else None
         for name in ENCODINGS
     }
     return ModelFolder(

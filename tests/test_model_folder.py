@@ -228,6 +228,11 @@ class TestDamage:
         self.edit(model, lambda content: content.update(checksums=checksums))
         self.refused(model, r"settings.json: damaged \(checksums are missing\); delete")
 
+    def test_a_file_that_is_not_of_the_fit(self, tmp_path):
+        write_model_folder(some_folder(tmp_path / "model", encoding="nope"), {})
+        (tmp_path / "model" / "positional_encoding.tsv").write_text("region\tdimension_0\n01\t1\n")
+        assert read_model_folder(tmp_path / "model").positional_encoding is None
+
     def test_a_fit_of_a_synthetic_task(self, model):
         self.edit(model, lambda content: content["data"].update(task="lst"))
         self.refused(model, "a fit of the task lst; expected one of time series of regions")

@@ -127,11 +127,9 @@ def read_lst_folder(path: str | os.PathLike[str]) -> LatinSquareFolder:
     if data.get("task") != "lst":
         msg = f"{path}: no fit of the Latin Square Task; `neuro-pe synthetic lst` writes them."
         raise InputError(msg)
-    check_files(path)
+    files = check_files(path)
     encodings = {
-        name: read_table(path / f"{name}.tsv", index="cell")
-        if (path / f"{name}.tsv").exists()
-        else None
+        name: read_table(path / file, index="cell") if (file := f"{name}.tsv") in files else None
         for name in ENCODINGS
     }
     with np.load(path / ATTENTION) as content:
