@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from zipfile import BadZipFile
+from zlib import error as ZlibError
 
 import numpy as np
 
@@ -31,29 +32,31 @@ def cached_errors(
     """
     folder = Path(folder)
     file = folder / f"{key}.npz"
-    if (found := _read(file)) is not None:
+    if (found := _read(file, key)) is not None:
         return found
     folder.mkdir(parents=True, exist_ok=True)
     with job_lock(folder, f".{key}.lock"):
-        if (found := _read(file)) is not None:
+        if (found := _read(file, key)) is not None:
             return found
         errors = compute()
         arrays = {"/".join(name): total for name, (total, _) in errors.items()}
         seconds = np.array([each for _, each in errors.values()])
         with atomic_path(file) as temporary:
-            np.savez_compressed(temporary, seconds=seconds, **arrays)  # type: ignore[arg-type]
+            np.savez_compressed(temporary, key=key, seconds=seconds, **arrays)  # type: ignore[arg-type]
     return errors
 
 
-def _read(file: Path) -> Errors | None:
-    """Read the errors; None if there are none, or they are damaged."""
+def _read(file: Path, key: str) -> Errors | None:
+    """Read the errors; None if there are none, or they are damaged or of another key."""
     try:
         with np.load(file) as content:
+            if str(content["key"]) != key:
+                return None
             seconds = content["seconds"].tolist()
-            names = [name for name in content.files if name != "seconds"]
+            names = [name for name in content.files if name not in ("key", "seconds")]
             return {
                 (name.split("/")[0], name.split("/")[1]): (content[name], each)
                 for name, each in zip(names, seconds, strict=True)
             }
-    except (FileNotFoundError, BadZipFile, ValueError, KeyError, IndexError, EOFError):
+    except (FileNotFoundError, BadZipFile, ZlibError, ValueError, KeyError, IndexError, EOFError):
         return None

@@ -46,6 +46,8 @@ class Table:
             return cls(file, {}, first)
         except ValueError:
             frame = pd.DataFrame()
+        if list(frame.columns[:3]) == first:
+            frame = frame[frame["name"] != ""]  # a spreadsheet may leave empty rows
         if list(frame.columns[:3]) != first or frame["name"].duplicated().any():
             raise damaged(file, "it lacks names, or has one twice")
         if not file.read_bytes().endswith(b"\n"):  # cut off: its last row is not whole

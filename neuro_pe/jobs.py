@@ -281,15 +281,18 @@ def read_description(folder: Path) -> dict[str, Any] | None:
     """
     file = folder / DESCRIPTION
     try:
-        return dict(json.loads(file.read_text(encoding="utf-8")))
+        content = dict(json.loads(file.read_text(encoding="utf-8")))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, TypeError):
+        content = {}
+    if not {"asked", "task"} & set(content):
         msg = (
             f"{file}: damaged; expected what `neuro-pe` wrote. Delete it; the same command writes "
             "it again."
         )
-        raise InputError(msg) from None
+        raise InputError(msg)
+    return content
 
 
 def _check(jobs: Sequence[Job], work: Work, n_workers: Any, dask: Any) -> None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ModelFolder",
+    "add_tables",
     "check_files",
     "find_model_folder",
     "find_model_folders",
@@ -231,6 +232,31 @@ def check_files(path: Path) -> set[str]:
             msg = f"{file}: damaged (not as it was written); {_again(path)}"
             raise InputError(msg)
     return set(checksums)
+
+
+def add_tables(
+    path: Path, tables: Mapping[str, pd.DataFrame], data: Mapping[str, Any] | None = None
+) -> None:
+    """Add tables to a finished model folder, with their checksums.
+
+    Parameters
+    ----------
+    path : Path
+    tables : mapping of str to DataFrame
+        By name of the file.
+    data : mapping or None
+        Goes to the ``data`` of ``settings.json`` too.
+
+    Raises
+    ------
+    InputError
+        If the folder is damaged.
+    """
+    settings, known = read_settings(path)
+    files = check_files(path) - {SETTINGS}
+    for name, table in tables.items():
+        write_table(table, path / name)
+    write_settings(path, settings, {**known, **(data or {})}, files=sorted({*files, *tables}))
 
 
 def _again(path: Path) -> str:

@@ -26,8 +26,9 @@ from neuro_pe.comparison import (
     procrustes_draws,
     tabulate,
 )
-from neuro_pe.derivatives import atomic_path, check_output_dir, write_table
+from neuro_pe.derivatives import atomic_path, write_table
 from neuro_pe.errors import InputError
+from neuro_pe.jobs import check_described
 from neuro_pe.model_folder import ModelFolder
 
 __all__ = [
@@ -100,7 +101,7 @@ def write_comparison(
     """
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    check_output_dir(Path(output_dir))
+    check_described(output_dir)
     _check_replaceable(Path(output_dir) / "comparison.tsv")
     figures_dir = Path(output_dir) / "figures"
     # Before the work, so that a place that cannot be written shows at once.

@@ -1,5 +1,6 @@
 """Sweeps over the settings of masked-region models: a grid in, one table of fits out."""
 
+import hashlib
 import importlib
 import itertools
 import os
@@ -25,8 +26,10 @@ __all__ = [
     "encoding_parts",
     "fit_name",
     "grid_settings",
+    "name_of_parts",
     "option_parts",
     "seeded",
+    "spell",
     "sweep",
     "sweep_text",
 ]
@@ -36,6 +39,7 @@ FIGURE = Path("figures") / "sweep_sigma.png"
 BASELINES = "baselines"
 NAMED = ("encoding", "sigma", "mask_ratio", "seed")  # stand in every name
 MOST_FITS = 100_000
+MOST_CHARACTERS = 180  # of a name without its seed: names of folders end at 255
 ERRORS = ("validation_mse", "test_mse")
 NUMBERS = ("best_epoch", "core_seconds", *ERRORS, "n_validation", "n_test")
 
@@ -112,14 +116,23 @@ def fit_name(settings: FitSettings) -> str:
     'encoding-learn_sigma-0.2_mask-0.9_width-64_seed-0'
     """
     parts = encoding_parts(settings)
-    parts.append(f"mask-{_spell(settings.mask_ratio)}")
+    parts.append(f"mask-{spell(settings.mask_ratio)}")
     parts += option_parts(settings, FitSettings(), leave_out=NAMED)
-    return "_".join([*parts, f"seed-{settings.seed}"])
+    return name_of_parts(parts, seed=settings.seed)
+
+
+def name_of_parts(parts: Sequence[str], *, seed: int) -> str:
+    """Join the parts of the name of a fit, seed last; the end of a long one is a checksum."""
+    name = "_".join(parts)
+    if len(name) > MOST_CHARACTERS:
+        checksum = hashlib.sha256(name.encode()).hexdigest()[:8]
+        name = f"{name[: MOST_CHARACTERS - len(checksum) - 1]}_{checksum}"
+    return f"{name}_seed-{seed}"
 
 
 def encoding_parts(settings: FitSettings) -> list[str]:
     """Return the parts of a name that say the encoding and, where it counts, sigma."""
-    sigma = [f"sigma-{_spell(settings.sigma)}"] if uses_sigma(settings.encoding) else []
+    sigma = [f"sigma-{spell(settings.sigma)}"] if uses_sigma(settings.encoding) else []
     return [f"encoding-{settings.encoding}", *sigma]
 
 
@@ -128,14 +141,15 @@ def option_parts(
 ) -> list[str]:
     """Return the parts of a name that say which options are not as usual."""
     return [
-        f"{option.name.replace('_', '-')}-{_spell(value)}"
+        f"{option.name.replace('_', '-')}-{spell(value)}"
         for option in fields(settings)
         if option.name not in leave_out
         and (value := getattr(settings, option.name)) != getattr(usual, option.name)
     ]
 
 
-def _spell(value: Any) -> str:
+def spell(value: Any) -> str:
+    """Spell a value in a name: short, and so that no two values are spelled alike."""
     short = f"{value:g}" if isinstance(value, float) else str(value)
     return short if not isinstance(value, float) or float(short) == value else repr(value)
 

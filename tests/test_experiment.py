@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from neuro_pe import Cohort, FitSettings, InputError, train_models
+from neuro_pe._baseline_cache import cached_errors
 from neuro_pe.building import INITIAL, relative_weight_change
 from neuro_pe.comparison import compare_predictors
 from neuro_pe.experiment import split_cohort
@@ -312,3 +313,23 @@ def test_attention_is_left_on_request(train_small, small):
     assert list(regions) == list(model.regions["name"])
     assert attention.shape == (small.layers, small.heads, len(regions), len(regions))
     np.testing.assert_allclose(attention.sum(axis=-1), 1, rtol=1e-4)
+
+
+def test_errors_of_baselines_are_kept_by_what_they_depend_on(tmp_path):
+    errors = {("test", "zero"): (np.ones((3, 2, 4)), 1.5)}
+    other = {("test", "zero"): (np.zeros((3, 2, 4)), 2.5)}
+    for key, each in (("one", errors), ("two", other)):
+        cached_errors(tmp_path, key, lambda each=each: each)
+    read = cached_errors(tmp_path, "one", dict)
+    assert read["test", "zero"][1] == 1.5
+    assert (read["test", "zero"][0] == 1).all()
+    # A file under another name, or damaged, is computed anew.
+    (tmp_path / "two.npz").replace(tmp_path / "one.npz")
+    assert cached_errors(tmp_path, "one", lambda: errors) is errors
+    content = bytearray((tmp_path / "one.npz").read_bytes())
+    for place in range(0, len(content), 40):
+        damaged = content.copy()
+        damaged[place : place + 20] = bytes(20)
+        (tmp_path / "one.npz").write_bytes(damaged)
+        read = cached_errors(tmp_path, "one", lambda: errors)
+        assert (read["test", "zero"][0] == 1).all()

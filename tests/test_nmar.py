@@ -1,5 +1,6 @@
 """Simulated networks with modules: the process, its ceiling, and what sweeps say of it."""
 
+import json
 import re
 import shutil
 
@@ -8,7 +9,8 @@ import pandas as pd
 import pytest
 
 from neuro_pe.errors import InputError
-from neuro_pe.model_folder import read_model_folder
+from neuro_pe.model_folder import read_model_folder, write_settings
+from neuro_pe.settings import FitSettings
 from neuro_pe.synthetic import (
     NoiseCeiling,
     make_network,
@@ -131,6 +133,17 @@ class TestCeiling:
         assert np.mean((predicted - exact) ** 2) < 0.02 * np.mean((truth - exact) ** 2)
         assert 0.6 < np.mean(ceiling.acceptance) < 0.95
 
+    def test_what_it_cannot_predict(self):
+        ceiling = NoiseCeiling(make_network(n_regions=8, n_modules=2, within=0.9), noise=1.0)
+        windows = np.zeros((1, 8, 4))
+        for visible, hidden in ((range(4), range(4, 7)), (range(5), range(4, 8))):
+            with pytest.raises(InputError, match="expected each of the 8 once"):
+                ceiling.predict(windows, np.array(visible), np.array(hidden))
+        windows[0, 0, 0] = np.nan
+        with pytest.raises(InputError, match="not finite in visible regions"):
+            ceiling.predict(windows, np.arange(4), np.arange(4, 8))
+        ceiling.predict(windows, np.arange(1, 8), np.array([0]))  # hidden ones are not read
+
     def test_hidden_values_are_not_read(self):
         network = make_network(n_regions=8, n_modules=2, within=0.9)
         windows = np.random.default_rng(0).normal(size=(5, 8, 4))
@@ -210,7 +223,9 @@ class TestSweep:
         for row in sweep.settings.to_dict("records"):
             assert f"<td>{row['mse_noise_ceiling']:.4f}</td>" in page
         text = nmar_text(sweep)
-        assert "F-test of the model's MSE over settings, noise 1: F(2, 3)" in text
+        assert re.search(
+            r"F-test of the model's MSE over settings, noise-1_.*-200: F\(2, 3\)", text
+        )
         assert f"{sweep.settings['fc_ari'].iloc[0]:.3f} [" in text
 
     @pytest.mark.parametrize(
@@ -222,13 +237,12 @@ class TestSweep:
             ("core_seconds", "foo", "core_seconds of .* is 'foo'"),
             ("fc_ari", "7", "fc_ari of .* is '7'"),
             ("pe_ari_p", "n/a", "pe_ari_p of .* is 'n/a'"),
-            ("change_ari", None, "change_ari of .* is ''"),
+            ("change_ari", None, "change_ari of .* is 'n/a'"),
             ("fc_within", "", "fc_within of .* is ''"),
             ("device", None, "its column device is missing"),
-            ("n_regions", "many", "options of .* cannot be read"),
+            ("n_regions", "many", "n_regions of .* is 'many'"),
             ("sigma", "0.3", "sigma of .* is '0.3'"),
-            ("noise", "2", ".* is not named by its options"),
-            ("name", "mine", "mine has no model folder"),
+            ("noise", "2", "noise of .* is '2'"),
         ],
     )
     def test_damaged_rows(self, copied, column, value, words):
@@ -263,20 +277,72 @@ class TestSweep:
         assert file.read_bytes() == right
 
     @pytest.mark.parametrize("is_listed", [True, False])
-    def test_damaged_fits(self, copied, is_listed):
-        file = next(copied.glob("*/*sigma-0.1*seed-1")) / "metrics.tsv"
-        file.write_bytes(file.read_bytes().replace(b"test\tmodel", b"test\tModel"))
+    @pytest.mark.parametrize("name", ["metrics.tsv", "truth.tsv"])
+    def test_damaged_fits(self, copied, is_listed, name):
+        file = next(copied.glob("*/*sigma-0.1*seed-1")) / name
+        file.write_bytes(file.read_bytes()[:-3])
         how = {"output_dir": copied, "grid": GRID, "network": SMALL, "n_seeds": 2}
-        words = rf"metrics.tsv: damaged \(not as it was written\); delete {file.parent}, and"
-        if is_listed:
-            with pytest.raises(InputError, match=words):
-                sweep_nmar(**how)
-        else:
+        if not is_listed:
             (copied / "sweep.tsv").unlink()
-            [error] = sweep_nmar(**how).failed["error"]
-            assert re.search(words, error)
+        words = rf"{name}: damaged \(not as it was written\); delete {file.parent}, and"
+        with pytest.raises(InputError, match=words):
+            sweep_nmar(**how)
         shutil.rmtree(file.parent)
         assert sweep_nmar(**how).failed.empty
+
+    def test_fits_of_earlier_commands_are_found_without_the_table(self, copied):
+        (copied / "sweep.tsv").unlink()
+        again = sweep_nmar(output_dir=copied, grid={**GRID, "sigma": [0.1]}, network=SMALL)
+        assert (len(again.table), len(again.fits)) == (2, 6)
+        before = pd.read_csv(copied.parent / "before.tsv", sep="\t")
+        after = pd.read_csv(copied / "nmar.tsv", sep="\t")
+        by = ["fit", "seed", "predictor", "source"]
+        pd.testing.assert_frame_equal(
+            after.sort_values(by, ignore_index=True), before.sort_values(by, ignore_index=True)
+        )
+
+    def test_a_row_of_something_else_is_no_fit(self, copied):
+        file = copied / "sweep.tsv"
+        file.write_text(file.read_text().replace("encoding-nope", "mine"))
+        again = sweep_nmar(output_dir=copied, grid={**GRID, "encoding": ["learn"]}, network=SMALL)
+        assert set(again.settings["encoding"]) == {"learn", "nope"}
+
+    def test_results_that_were_not_added_yet(self, copied):
+        """A fit whose process was killed between its model folder and its results."""
+        path = next(copied.glob("*/*sigma-0.1*seed-1"))
+        content = json.loads((path / "settings.json").read_text())
+        del content["data"]["job"], content["checksums"]
+        settings, data = FitSettings(**content["settings"]), content["data"]
+        (path / "truth.tsv").unlink()
+        names = [file.name for file in path.iterdir() if file.name != "settings.json"]
+        write_settings(path, settings, data, files=names)
+        again = sweep_nmar(output_dir=copied, grid=GRID, network=SMALL, n_seeds=2)
+        assert (path / "truth.tsv").exists()
+        assert len(again.fits) == 6
+
+    def test_kinds_of_networks_are_not_pooled(self, copied):
+        grid = {**GRID, "sigma": [0.1], "encoding": ["learn"]}
+        smaller = {**SMALL, "n_regions": 8}
+        sweep = sweep_nmar(output_dir=copied, grid=grid, network=smaller, n_seeds=2)
+        assert list(sweep.tests["df_between"]) == [2]  # one setting of the smaller network
+        page = write_nmar_report(sweep, copied).read_text(encoding="utf-8")
+        assert "regions-8" in page
+
+    def test_numbers_of_many_digits(self, tmp_path):
+        """Each has a fit of its own, of the number as it was given."""
+        grid = {"encoding": ["nope"], "width": [8], "epochs": [1]}
+        network = {**SMALL, "n_times": 120, "spectral_radius": 0.99999999}
+        noises = [0.1234561, 0.123456123456]
+        for _ in range(2):
+            sweep = sweep_nmar(output_dir=tmp_path, grid=grid, network=network, noises=noises)
+        assert [fit.job.arguments["noise"] for fit in sweep.fits] == noises
+        assert sweep.results["noise"].nunique() == 2
+
+    def test_an_encoding_that_did_not_move_has_a_report(self, tmp_path):
+        grid = {"sigma": [0.1, 1.0], "width": [8], "epochs": [1], "batch_size": [1000]}
+        with pytest.warns(UserWarning, match="only 1 training step"):
+            sweep = sweep_nmar(output_dir=tmp_path, grid=grid, network=SMALL)
+        write_nmar_report(sweep, tmp_path)
 
     def test_modules_are_found(self, tmp_path):
         """Modules of few, strong connections; chance is 0."""

@@ -399,6 +399,18 @@ def test_wrong_labels_are_not_written(tmp_path, wrong, message):
     assert file.read_bytes() == before
 
 
+def test_a_complexity_of_none_is_a_label_too(tmp_path):
+    sound = load_puzzles("human").select(slice(0, 2))
+    wrong = dataclasses.replace(sound, complexity=np.zeros(2, dtype=np.int8))
+    with pytest.raises(InputError, match="puzzle 0: complexity 0, but it has 1"):
+        write_puzzles(wrong, tmp_path / "puzzles.csv")
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_unlike_nothing(human):
+    assert jaccard_dissimilarity(human.cells, human.cells[:0]).shape == (108, 0)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

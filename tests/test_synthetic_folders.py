@@ -4,11 +4,13 @@ import json
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from neuro_pe import InputError, sweep
 from neuro_pe.model_folder import find_model_folders
-from neuro_pe.synthetic import sweep_lst, sweep_nmar
+from neuro_pe.report import write_comparison
+from neuro_pe.synthetic import lst_text, sweep_lst, sweep_nmar
 
 pytestmark = pytest.mark.filterwarnings("ignore:only . training steps")
 
@@ -17,12 +19,12 @@ NMAR = {"width": [8], "heads": [2], "layers": [1], "epochs": [1]}
 NETWORK = {"n_regions": 8, "n_modules": 2, "n_subjects": 4, "n_times": 120}
 
 
-def run_lst(folder):
-    return sweep_lst(output_dir=folder, grid=LST, n_workers=1)
+def run_lst(folder, **grid):
+    return sweep_lst(output_dir=folder, grid={**LST, **grid}, n_workers=1)
 
 
-def run_nmar(folder):
-    return sweep_nmar(output_dir=folder, grid=NMAR, network=NETWORK, n_workers=1)
+def run_nmar(folder, **grid):
+    return sweep_nmar(output_dir=folder, grid={**NMAR, **grid}, network=NETWORK, n_workers=1)
 
 
 @pytest.fixture
@@ -112,6 +114,9 @@ def test_a_damaged_description(copied, commands, task):
     (folder / "sweep.json").write_text(json.dumps({"task": "another"}))
     with pytest.raises(InputError, match="it holds a sweep of the task another"):
         commands[task](folder)
+    (folder / "sweep.json").unlink()
+    commands[task](folder)
+    assert json.loads((folder / "sweep.json").read_text())["task"] == task
 
 
 @pytest.mark.parametrize(
@@ -163,7 +168,7 @@ def test_something_else_of_the_name_of_a_fit(copied, commands, task, kind):
     [path] = (file.parent for file in folder.rglob("encoding-*/settings.json"))
     shutil.rmtree(path)
     path.touch() if kind == "file" else path.mkdir()
-    with pytest.raises(InputError, match=f"{path}: no model folder, but its name"):
+    with pytest.raises(InputError, match=f"{path}: not the fit of that name"):
         commands[task](folder)
 
 
@@ -223,3 +228,89 @@ def test_lists(tmp_path, values):
     with pytest.raises(InputError, match="noise: found '1'; expected a number"):
         sweep_nmar(output_dir=tmp_path, noises=["1"])
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("task", ["lst", "nmar"])
+def test_copies_in_the_folder_are_left_alone(copied, commands, task):
+    folder = copied(task)
+    before = (folder / f"{task}.tsv").read_bytes()
+    [path] = (file.parent for file in folder.rglob("encoding-*/settings.json"))
+    shutil.copytree(path, folder / "backup" / path.name)
+    shutil.copytree(path, path.with_name(f"{path.name} (copy)"))
+    commands[task](folder)
+    assert (folder / f"{task}.tsv").read_bytes() == before
+
+
+@pytest.mark.parametrize("task", ["lst", "nmar"])
+def test_a_copy_in_place_of_another_fit(copied, commands, task):
+    folder = copied(task)
+    [path] = (file.parent for file in folder.rglob("encoding-*/settings.json"))
+    other = path.with_name(path.name.replace("width-8", "width-16"))
+    shutil.copytree(path, other)
+    with pytest.raises(InputError, match=f"{other}: not the fit of that name"):
+        commands[task](folder, width=[16])
+
+
+@pytest.mark.parametrize("task", ["lst", "nmar"])
+def test_a_table_that_an_editor_saved(copied, commands, task):
+    """Without its last newline, and with a row of empty cells."""
+    folder = copied(task)
+    before = (folder / f"{task}.tsv").read_bytes()
+    file = folder / "sweep.tsv"
+    text = file.read_text()
+    for changed in (text.rstrip("\n"), text + "\t" * text.split("\n")[0].count("\t") + "\n"):
+        file.write_text(changed)
+        commands[task](folder)
+        assert (folder / f"{task}.tsv").read_bytes() == before
+
+
+def test_fits_that_the_user_deleted(copied):
+    """What is not asked for any more may go."""
+    folder = copied("lst")
+    run_lst(folder, sigma=[1.0])
+    shutil.rmtree(next(folder.glob("encoding-learn_sigma-1_*")))
+    assert len(run_lst(folder).folders) == 1
+
+
+def test_long_names(tmp_path):
+    options = {
+        "distribution": ["uniform"], "rank": [2], "inject": ["input"], "optimizer": ["adamw"],
+        "lr": [0.00123456789], "encoding_lr": [0.00123456789], "weight_decay": [0.0123456789],
+        "schedule": ["constant"], "precision": ["float32"], "device": ["cpu"],
+        "sigma": [0.1, 0.123456789],
+    }  # fmt: skip
+    first = run_lst(tmp_path, **options)
+    assert len({fit.path.name for fit in first.folders}) == 2
+    assert len(run_lst(tmp_path, **options).folders) == 2
+
+
+def test_only_sigma_differs_in_a_line(tmp_path):
+    for sigma, width in ((0.1, 8), (1.0, 16), (2.0, 32)):
+        result = run_lst(tmp_path, sigma=[sigma], width=[width])
+    assert "Rank correlation" not in lst_text(result)
+    result = run_lst(tmp_path, sigma=[0.1, 1.0, 2.0])
+    assert "Rank correlation with sigma (3 sigmas, heads-1, size-4, " in lst_text(result)
+
+
+def test_a_damaged_partial_fit(copied):
+    folder = copied("lst")
+    [path] = folder.glob("encoding-*")
+    shutil.rmtree(path)
+    partial = path.with_name(f"{path.name}.partial")
+    partial.mkdir()
+    (partial / "metrics.tsv").write_text("junk")
+    [error] = run_lst(folder).failed["error"]
+    assert f"metrics.tsv: damaged; delete {partial}, and the same command" in error
+    shutil.rmtree(partial)
+    partial.touch()
+    with pytest.raises(InputError, match=f"{partial}: found a file; expected a folder"):
+        run_lst(folder)
+
+
+def test_a_report_of_a_sweep_is_not_replaced_by_another(copied):
+    folder = copied("nmar")
+    [place] = folder.glob("noise-1_*")
+    models = find_model_folders([place])
+    modules = pd.read_csv(place / "modules.tsv", sep="\t", index_col="name")["module"]
+    with pytest.raises(InputError, match="it holds a sweep of the task nmar"):
+        write_comparison(models, partition=modules, output_dir=folder)

@@ -2,8 +2,8 @@
 
 import importlib
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +11,25 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from neuro_pe._job_table import DONE, MISSING, Table, damaged
-from neuro_pe.derivatives import read_table, write_json
+from neuro_pe._job_table import Table, damaged
+from neuro_pe.derivatives import write_json
 from neuro_pe.encodings import registered_modules
 from neuro_pe.errors import InputError
 from neuro_pe.jobs import DESCRIPTION, TABLE, Job, check_task, run_jobs
-from neuro_pe.model_folder import SETTINGS, check_files, read_settings
+from neuro_pe.model_folder import SETTINGS, check_files, partial_path, read_settings
 from neuro_pe.settings import FitSettings
 from neuro_pe.synthetic.page import FIGURES, PAGE
 
-__all__ = ["as_asked", "check_done", "job_settings", "mean_interval", "output_folder", "run_fits"]
+__all__ = [
+    "FinishedFit",
+    "finished_fits",
+    "job_data",
+    "job_settings",
+    "mean_interval",
+    "output_folder",
+    "run_fits",
+    "without_sigma",
+]
 
 
 def run_fits(
@@ -64,85 +73,126 @@ def run_fits(
                 "command, which would replace it; move it, or choose another --output-dir."
             )
             raise InputError(msg)
-    for path in (path_of(job, folder) for job in jobs):
-        if path.exists() and not (path / SETTINGS).is_file():
-            msg = f"{path}: no model folder, but its name is that of a fit; move it or delete it."
+    for job in jobs:
+        path = path_of(job, folder)
+        partial = partial_path(path)
+        if partial.exists() and not partial.is_dir():
+            msg = f"{partial}: found a file; expected a folder. Move it or delete it."
+            raise InputError(msg)
+        if path.exists() and _name_of(path) not in (None, job.name):
+            msg = f"{path}: not the fit of that name; move it, and the same command fits it."
             raise InputError(msg)
 
+    def describe() -> None:
+        if not (folder / DESCRIPTION).exists():
+            write_json({"format_version": 1, "task": task}, folder / DESCRIPTION)
+
     def prepare() -> dict[str, Any]:
-        write_json({"format_version": 1, "task": task}, folder / DESCRIPTION)
+        describe()
         return {"output_dir": os.fspath(folder), "modules": registered_modules()}
 
-    return run_jobs(
+    table = run_jobs(
         jobs,
         work,
         output_dir=output_dir,
         prepare=prepare,
-        is_there=lambda job: path_of(job, folder).is_dir(),
+        is_there=lambda job: path_of(job, folder).is_dir() and bool(_name_of(path_of(job, folder))),
         **how,
     )
+    if os.access(folder, os.W_OK):
+        describe()
+    return table
 
 
-def check_done(
+def _name_of(path: Path) -> str | None:
+    """Return the name of the finished fit in a folder; None for one whose results are missing."""
+    if not (path / SETTINGS).is_file():
+        return ""
+    return dict(read_settings(path)[1].get("job", {})).get("name")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinishedFit:
+    """A fit of a synthetic task as it stands on disk.
+
+    Parameters
+    ----------
+    job : Job
+        Its name, and what was asked.
+    path : Path
+        Its model folder.
+    results : dict
+        As in ``sweep.tsv``, by column.
+    """
+
+    job: Job
+    path: Path
+    results: dict[str, float]
+
+
+def finished_fits(
     folder: Path,
     *,
-    job_of: Callable[[FitSettings, Mapping[str, str], Mapping[str, Any]], Job],
     path_of: Callable[[Job, Path], Path],
-    results_of: Callable[[pd.DataFrame], dict[str, float]],
-    fault: Callable[[Mapping[str, str]], str | None] = lambda row: None,
-) -> list[tuple[Job, Path]]:
-    """Refuse rows of ``sweep.tsv`` that are not what the model folders of their names say.
+    results_of: Callable[[Path], dict[str, float]],
+) -> list[FinishedFit]:
+    """Read all finished fits of a folder, those asked for earlier too.
 
     Parameters
     ----------
     folder : Path
-    job_of : callable
-        Settings as asked, row, and data of ``settings.json`` to the job.
     path_of : callable
         Job and folder to its model folder.
     results_of : callable
-        ``metrics.tsv`` to the results that it holds.
-    fault : callable
-        Row to the name of the first cell that holds no result, or None.
+        Model folder to its results.
 
     Returns
     -------
-    list of Job and Path
-        Of each finished fit.
+    list of FinishedFit
+        In the order of ``sweep.tsv``, then by name.
+
+    Raises
+    ------
+    InputError
+        If a fit is damaged, or its row in ``sweep.tsv`` says something else.
     """
     table = Table.read(folder)
-    done = []
-    for row in (row for row in table.rows.values() if row["status"] == DONE):
-        name = row["name"]
-        places = {folder / name, *folder.glob(f"*/{name}")}
-        found = [place for place in places if (place / SETTINGS).is_file()]
-        if len(found) != 1:
-            raise damaged(table.file, f"{name} has no model folder")
-        path = found[0]
-        settings, data = read_settings(path)
+    found: dict[str, FinishedFit] = {}
+    for file in sorted((*folder.glob(f"*/{SETTINGS}"), *folder.glob(f"*/*/{SETTINGS}"))):
+        path = file.parent
+        if not path.name.startswith("encoding-") or path.suffix == ".partial":
+            continue
+        data = read_settings(path)[1]
+        if "job" not in data:  # stopped before its results were added
+            continue
+        job = Job(**data["job"])
+        if path != path_of(job, folder):  # a copy
+            continue
         check_files(path)
-        try:
-            job = job_of(as_asked(settings, row), row, data)
-        except (KeyError, ValueError):
-            raise damaged(table.file, f"options of {name} cannot be read") from None
-        if job.name != name or path != path_of(job, folder):
-            raise damaged(table.file, f"{name} is not named by its options")
-        results = results_of(read_table(path / "metrics.tsv"))
-        whole = replace(job, arguments={**job.arguments, **results})
-        if (differs := table.difference(whole)) is not None:
-            raise damaged(table.file, f"{differs[0]} of {name} is {differs[1]!r}")
-        if (cell := fault(row)) is not None:
-            raise damaged(table.file, f"{cell} of {name} is {row.get(cell, '')!r}")
-        done.append((job, path))
-    return done
+        fit = FinishedFit(job=job, path=path, results=results_of(path))
+        said = replace(job, arguments={**job.arguments, **fit.results})
+        if table.has(job) and (differs := table.difference(said)) is not None:
+            raise damaged(table.file, f"{differs[0]} of {job.name} is {differs[1]!r}")
+        found[job.name] = fit
+    order = [name for name in table.rows if name in found]
+    return [found[name] for name in dict.fromkeys([*order, *sorted(found)])]
 
 
-def as_asked(settings: FitSettings, row: Mapping[str, Any]) -> FitSettings:
-    """Return the settings of a finished fit, with what it had to resolve as the row has it."""
-    resolved = {name: row[name] for name in ("device", "precision")}
-    for name in ("epochs", "stride"):
-        resolved[name] = None if row[name] in (None, MISSING) else int(float(row[name]))
-    return replace(settings, **resolved)
+def job_data(job: Job) -> dict[str, Any]:
+    """Return what ``settings.json`` says of the job that a fit is of."""
+    return {"job": {"name": job.name, "arguments": job.arguments}}
+
+
+def without_sigma(fit: str) -> str:
+    """Return what a setting's name says beside its encoding and sigma.
+
+    Examples
+    --------
+    >>> from neuro_pe.synthetic._fits import without_sigma
+    >>> without_sigma("encoding-learn_sigma-0.2_heads-1_size-4")
+    'heads-1, size-4'
+    """
+    return ", ".join(part for part in fit.split("_")[1:] if not part.startswith("sigma-"))
 
 
 def output_folder(output_dir: str | os.PathLike[str]) -> Path:

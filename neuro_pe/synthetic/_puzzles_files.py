@@ -104,7 +104,10 @@ def write_puzzles(puzzles: Puzzles, file: str | os.PathLike[str]) -> None:
     """
     lines = list(_lines(puzzles))
     if lines:
-        _checked([_row(f"puzzle {line['ID']}", line) for line in lines])
+        found = _checked([_row(f"puzzle {line['ID']}", line) for line in lines]).complexity
+        if len(wrong := np.flatnonzero(found != puzzles.complexity)):  # 0: written as none
+            msg = f"puzzle {wrong[0]}: complexity 0, but it has {found[wrong[0]]}"
+            raise InputError(msg)
     with atomic_path(file) as temporary, temporary.open("w", encoding="utf-8", newline="") as text:
         writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
         writer.writeheader()
@@ -257,5 +260,5 @@ def _row(place: str, line: dict[str, str | None]) -> _Row:
         size=size,
         item=int(number or 0),
         condition=condition,
-        solution=solution,
+        solution=solution.removesuffix(".0"),
     )

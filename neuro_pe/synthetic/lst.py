@@ -15,6 +15,7 @@ from neuro_pe.encodings import PositionalEncoding, make_encoding
 from neuro_pe.errors import InputError
 from neuro_pe.fitting import resolve_machine, warn_of_few_steps
 from neuro_pe.settings import FitSettings
+from neuro_pe.synthetic._checks import check_whole
 from neuro_pe.synthetic.lst_network import LatinSquareTransformer
 from neuro_pe.synthetic.puzzle_splits import PuzzleSplits
 from neuro_pe.synthetic.puzzles import Puzzles
@@ -178,6 +179,7 @@ def fit_lst(
     InputError
         If the encoding needs what a grid of cells lacks, or the device is not there.
     """
+    check_whole("evaluate_every", evaluate_every, 1)
     settings = resolve_machine(settings)
     warn_of_few_steps((settings.epochs or 0) * -(-len(splits.train) // settings.batch_size))
     network = new_lst_network(settings, size=splits.train.size)
@@ -299,5 +301,9 @@ def _rows_so_far(folder: Path | None) -> list[dict[str, Any]]:
     """Judgements of a fit that is gone on with."""
     if folder is None or not (folder / METRICS).is_file():
         return []
-    table = read_table(folder / METRICS).astype({"complexity": str})
+    try:
+        table = read_table(folder / METRICS).astype({"complexity": str})[COLUMNS]
+    except (ValueError, KeyError):
+        msg = f"{folder / METRICS}: damaged; delete {folder}, and the same command fits it anew."
+        raise InputError(msg) from None
     return [{str(key): value for key, value in row.items()} for row in table.to_dict("records")]

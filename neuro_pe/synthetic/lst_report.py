@@ -13,7 +13,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from neuro_pe._report_page import PageFigure, page_figure
 from neuro_pe.plotting import COLOURS, INK
-from neuro_pe.synthetic._fits import mean_interval
+from neuro_pe.synthetic._fits import mean_interval, without_sigma
 from neuro_pe.synthetic.lst_folder import LatinSquareFolder
 from neuro_pe.synthetic.lst_sweep import UNLIKE, LatinSquareSweep
 from neuro_pe.synthetic.lst_truth import grid_distances
@@ -151,9 +151,9 @@ def _by_sigma(settings: pd.DataFrame, n_sigmas: int) -> dict[str, pd.DataFrame]:
     """Learned encodings of several sigmas that differ in nothing else, by what they share."""
     learned = settings[settings["encoding"] == "learn"].sort_values("sigma")
     return {
-        f"size {size}, heads {heads}, recipe {recipe}": group
-        for (recipe, heads, size), group in learned.groupby(["recipe", "heads", "size"])
-        if len(group) >= n_sigmas and not group["sigma"].duplicated().any()
+        str(label): group
+        for label, group in learned.groupby(learned["fit"].map(without_sigma), sort=False)
+        if len(group) >= n_sigmas
     }
 
 

@@ -10,23 +10,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from neuro_pe.derivatives import write_table
+from neuro_pe.derivatives import read_table, write_table
 from neuro_pe.errors import InputError
 from neuro_pe.fitting import resolve_machine
 from neuro_pe.jobs import DaskCluster, Job, JobProgress
 from neuro_pe.model_folder import partial_path
 from neuro_pe.settings import FitSettings, uses_sigma
-from neuro_pe.sweeps import encoding_parts, grid_settings, option_parts, seeded
+from neuro_pe.sweeps import encoding_parts, grid_settings, name_of_parts, option_parts, seeded
 from neuro_pe.synthetic._checks import check_list
 from neuro_pe.synthetic._fits import (
-    as_asked,
-    check_done,
+    finished_fits,
+    job_data,
     job_settings,
     mean_interval,
     output_folder,
     run_fits,
 )
-from neuro_pe.synthetic.lst import fit_lst, lst_settings, new_lst_network
+from neuro_pe.synthetic.lst import METRICS, fit_lst, lst_settings, new_lst_network
 from neuro_pe.synthetic.lst_folder import LatinSquareFolder, read_lst_folder, write_lst_folder
 from neuro_pe.synthetic.lst_truth import attention_correlation, measure_fit
 from neuro_pe.synthetic.puzzle_splits import split_puzzles
@@ -127,9 +127,8 @@ def sweep_lst(
     how: dict[str, Any] = {"n_workers": n_workers, "dask": dask, "progress": progress}
     how |= {"path_of": _model_path, "leaves": ("lst.tsv", "lst_structure.tsv")}
     table = run_fits(jobs, lst_job, output_dir=folder, **how)
-    # What was asked for earlier too.
-    done = check_done(folder, job_of=_job_of, path_of=_model_path, results_of=_results)
-    folders = [read_lst_folder(path) for _, path in done]
+    fits = finished_fits(folder, path_of=_model_path, results_of=_results)
+    folders = [read_lst_folder(fit.path) for fit in fits]
     accuracies, structure = _collect(folders)
     if os.access(folder, os.W_OK):  # else it has been said
         write_table(accuracies, folder / "lst.tsv")
@@ -170,10 +169,6 @@ def _named(settings: FitSettings, data: Mapping[str, Any]) -> Job:
     return Job(name=name, arguments=arguments)
 
 
-def _job_of(asked: FitSettings, _row: Mapping[str, str], data: Mapping[str, Any]) -> Job:
-    return _named(asked, data)
-
-
 def _model_path(job: Job, folder: Path) -> Path:
     return folder / job.name
 
@@ -196,7 +191,7 @@ def lst_name(
         parts.append("puzzles-generated")
     named = ("encoding", "sigma", "heads", "seed")
     parts += option_parts(settings, lst_settings(recipe), leave_out=named)
-    return "_".join([*parts, f"seed-{settings.seed}"])
+    return name_of_parts(parts, seed=settings.seed)
 
 
 def lst_job(job: Job, context: dict[str, Any]) -> dict[str, Any]:
@@ -204,20 +199,21 @@ def lst_job(job: Job, context: dict[str, Any]) -> dict[str, Any]:
     settings = job_settings(job, context)
     path = _model_path(job, Path(context["output_dir"]))
     data = {name: job.arguments[name] for name in ("task", "recipe", "size", "puzzles")}
+    data |= job_data(job)
     if not path.exists():
         partial = partial_path(path)
         partial.mkdir(exist_ok=True)
         fit = fit_lst(_splits(data["size"], data["puzzles"]), settings, folder=partial)
         write_lst_folder(fit, path, data=data, structure=measure_fit(fit))
-    finished = read_lst_folder(path)
-    if (as_asked(finished.settings, job.arguments), finished.data) != (settings, data):
+    if read_lst_folder(path).data != data:
         msg = f"{path}: holds a fit of another name; delete it, and the same command fits it again."
         raise InputError(msg)
-    return _results(finished.metrics)
+    return _results(path)
 
 
-def _results(metrics: pd.DataFrame) -> dict[str, float]:
-    """Return the results of a fit that its model folder holds."""
+def _results(path: Path) -> dict[str, float]:
+    """Return the row of the table of a fit, from its model folder."""
+    metrics = read_table(path / METRICS).astype({"complexity": str})
     last = metrics[(metrics["epoch"] == metrics["epoch"].max()) & (metrics["complexity"] == "all")]
     found = {f"{row['split']}_accuracy": row["accuracy"] for row in last.to_dict("records")}
     return {"core_seconds": float(metrics["core_seconds"].max()), **found}

@@ -205,6 +205,7 @@ def simulate_cohort(
     Cohort(3 subjects, 3 runs, 40 regions, atlas=None, tr=None)
     """
     check_whole("n_subjects", n_subjects, 1, MOST_SUBJECTS)
+    check_whole("seed", seed, 0)
     runs = [
         simulate(
             network,

@@ -13,6 +13,7 @@ from neuro_pe._report_page import PageFigure, page_figure
 from neuro_pe.comparison import cosine_similarity
 from neuro_pe.model_folder import read_model_folder
 from neuro_pe.plotting import COLOURS, INK, plot_similarity
+from neuro_pe.synthetic._fits import without_sigma
 from neuro_pe.synthetic.nmar_results import SOURCES
 from neuro_pe.synthetic.nmar_sweep import NmarSweep, modules_of
 from neuro_pe.synthetic.page import (
@@ -118,7 +119,7 @@ def nmar_text(sweep: NmarSweep) -> str:
 
 def _test_lines(sweep: NmarSweep) -> list[str]:
     return [
-        f"F-test of the model's MSE over settings, noise {row['noise']:g}: F({row['df_between']}, "
+        f"F-test of the model's MSE over settings, {row['network']}: F({row['df_between']}, "
         f"{row['df_within']}) = {row['f']:.3g}, p = {row['p']:.2g}."
         for row in sweep.tests.to_dict("records")
     ]
@@ -138,19 +139,18 @@ def write_nmar_report(sweep: NmarSweep, output_dir: str | os.PathLike[str]) -> P
         Of the report.
     """
     n_failed = len(sweep.failed)
-    n_fits = len(sweep.table) - n_failed
     return write_page(
         output_dir,
         title="Did the positional encoding find the modules of a simulated network?",
-        lead=f"NMAR: {n_fits} fits of {len(sweep.settings)} settings.",
+        lead=f"NMAR: {len(sweep.fits)} fits of {len(sweep.settings)} settings.",
         notes=[f"{n_failed} fits failed and are left out."] if n_failed else [],
         tables=nmar_tables(sweep),
-        figures=_figures(sweep, Path(output_dir)),
+        figures=_figures(sweep),
         reading=[*READING, *_test_lines(sweep)],
     )
 
 
-def _figures(sweep: NmarSweep, folder: Path) -> list[PageFigure]:
+def _figures(sweep: NmarSweep) -> list[PageFigure]:
     figures = []
     learned = sweep.settings[sweep.settings["encoding"] == "learn"]
     if learned["sigma"].nunique() > 1:
@@ -159,12 +159,12 @@ def _figures(sweep: NmarSweep, folder: Path) -> list[PageFigure]:
             "functional connectivity, and the noise ceiling."
         )
         figures.append(page_figure("nmar_sigma", caption, _plot_sigma(learned)))
-    done = sweep.table[(sweep.table["status"] == "done") & (sweep.table["encoding"] == "learn")]
-    if len(done):
-        first = done[done["seed"] == done["seed"].min()].sort_values("sigma")
-        for name in dict.fromkeys(first["name"].iloc[[0, -1]]):
-            [path] = folder.glob(f"*/{name}")
-            figures += _similarities(path)
+    shown = [fit for fit in sweep.fits if fit.job.arguments["encoding"] == "learn"]
+    first = min((fit.job.arguments["seed"] for fit in shown), default=0)
+    shown = [fit for fit in shown if fit.job.arguments["seed"] == first]
+    shown.sort(key=lambda fit: fit.job.arguments["sigma"])
+    for path in dict.fromkeys(fit.path for fit in (shown[:1] + shown[-1:])):
+        figures += _similarities(path)
     return figures
 
 
@@ -191,13 +191,14 @@ def _plot_sigma(learned: pd.DataFrame) -> Figure:
 
     figure = Figure(figsize=(10, 4.5), layout="constrained")
     left, right = figure.subplots(1, 2)
-    for number, (noise, rows) in enumerate(learned.groupby("noise")):
+    groups = learned.groupby(learned["fit"].map(without_sigma), sort=False)
+    for number, (setting, rows) in enumerate(groups):
         colour = COLOURS[number % len(COLOURS)]
         rows = rows.sort_values("sigma")
         for source, style in (("pe", "-"), ("change", "--"), ("fc", ":")):
-            mean = rows[f"{source}_ari"]
-            label = f"noise {noise:g}, {LABELS[source]}"
-            left.plot(rows["sigma"], mean, style, color=colour, marker=".", label=label)
+            if (column := f"{source}_ari") in rows:  # an encoding that stayed as it was has none
+                label = f"{setting}, {LABELS[source]}"
+                left.plot(rows["sigma"], rows[column], style, color=colour, marker=".", label=label)
         right.plot(rows["sigma"], rows["mse_model"], "-", color=colour, marker=".")
         right.plot(rows["sigma"], rows["mse_noise_ceiling"], ":", color=colour)
     sigmas = sorted(learned["sigma"].unique())

@@ -1,14 +1,13 @@
 """What fits of simulated networks say: a table of all, means over seeds, tests."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from neuro_pe._job_table import MISSING
 from neuro_pe.settings import uses_sigma
-from neuro_pe.synthetic._fits import mean_interval
+from neuro_pe.synthetic._fits import FinishedFit, mean_interval
 
 __all__ = [
     "CEILING",
@@ -16,7 +15,6 @@ __all__ = [
     "SOURCES",
     "STATISTICS",
     "f_tests",
-    "fault",
     "long_table",
     "summarize_nmar",
 ]
@@ -25,51 +23,30 @@ CEILING = "mse_noise_ceiling"
 SOURCES = ("pe", "change", "fc")
 STATISTICS = ("ari", "ari_matched", "q_partition", "within", "between")
 MEASURES = [*STATISTICS, "correlation_with_weights", "ari_null", "ari_p"]
-COLUMNS = ["fit", "encoding", "sigma", "noise", "seed", "core_seconds", "predictor", "mse"]
-COLUMNS += ["source", *MEASURES]
+COLUMNS = ["fit", "network", "encoding", "sigma", "noise", "seed", "core_seconds"]
+COLUMNS += ["predictor", "mse", "source", *MEASURES]
 
 
-def fault(row: Mapping[str, str]) -> str | None:
-    """Return the first cell of a row of ``sweep.tsv`` that holds no such result, if any.
-
-    Parameters
-    ----------
-    row : mapping of str to str
-        Text of the cells by column.
-    """
-    numbers = {
-        name: pd.to_numeric(row.get(name, ""), errors="coerce")
-        for name in [CEILING, *(f"{source}_{name}" for source in SOURCES for name in MEASURES)]
-    }
-    if not numbers[CEILING] > 0:
-        return CEILING
-    for source in SOURCES:
-        own = [f"{source}_{name}" for name in MEASURES]
-        # An encoding without vectors, or one that stayed as it was, has nothing to compare.
-        if source != "fc" and all(row.get(name, MISSING) == MISSING for name in own):
-            continue
-        for name in own:
-            low = 0 if name.endswith("_p") else -1
-            if not low <= numbers[name] <= 1:
-                return name
-    return None
-
-
-def long_table(done: pd.DataFrame) -> pd.DataFrame:
+def long_table(fits: Sequence[FinishedFit]) -> pd.DataFrame:
     """Return ``nmar.tsv``: a row a fit and predictor, then a row a fit and source."""
     rows = []
-    for row in done.to_dict("records"):
-        sigma = row["sigma"] if uses_sigma(row["encoding"]) else np.nan
-        shared = {"fit": row["name"].rpartition("_seed-")[0], "sigma": sigma}
-        shared |= {name: row[name] for name in ("encoding", "noise", "seed", "core_seconds")}
-        errors = {name: value for name, value in row.items() if str(name).startswith("mse_")}
+    for fit in fits:
+        asked, results = fit.job.arguments, fit.results
+        shared = {
+            "fit": fit.job.name.rpartition("_seed-")[0],
+            "core_seconds": results["core_seconds"],
+        }
+        shared |= {name: asked[name] for name in ("encoding", "noise", "seed")}
+        shared["network"] = fit.path.parent.name.rpartition("_seed-")[0]
+        shared["sigma"] = asked["sigma"] if uses_sigma(asked["encoding"]) else np.nan
+        errors = {name: value for name, value in results.items() if name.startswith("mse_")}
         rows += [
-            {**shared, "predictor": str(name).removeprefix("mse_"), "mse": value}
+            {**shared, "predictor": name.removeprefix("mse_"), "mse": value}
             for name, value in errors.items()
         ]
         for source in SOURCES:
-            own = {name: row.get(f"{source}_{name}", np.nan) for name in MEASURES}
-            if pd.notna(own["ari"]):
+            if f"{source}_ari" in results:
+                own = {name: results[f"{source}_{name}"] for name in MEASURES}
                 rows.append({**shared, "source": source, **own})
     return pd.DataFrame(rows, columns=COLUMNS)
 
@@ -85,15 +62,17 @@ def summarize_nmar(results: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        A row a setting: ``fit, encoding, sigma, noise, n_seeds, core_seconds``; ``mse_`` of every
-        predictor; ``ari``, ``within_minus_between`` and ``correlation_with_weights`` of every
+        A row a setting: ``fit, network, encoding, sigma, noise, n_seeds, core_seconds``; ``mse_``
+        of every predictor; ``ari``, ``within_minus_between``, ``correlation_with_weights`` of every
         source, and of ARI ``_low`` and ``_high`` (95 % interval over seeds, t distribution) and
         ``_null`` (labels permuted).
     """
     rows = []
     for fit, group in results.groupby("fit", sort=False):
         first = group.iloc[0]
-        row = {"fit": fit} | {name: first[name] for name in ("encoding", "sigma", "noise")}
+        row = {"fit": fit} | {
+            name: first[name] for name in ("network", "encoding", "sigma", "noise")
+        }
         row |= {"n_seeds": group["seed"].nunique(), "core_seconds": group["core_seconds"].mean()}
         errors = group.groupby("predictor")["mse"].mean()
         row |= {f"mse_{name}": value for name, value in errors.items()}
@@ -108,14 +87,14 @@ def summarize_nmar(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def f_tests(results: pd.DataFrame) -> pd.DataFrame:
-    """Test at each noise whether the model's errors differ between settings."""
+    """Test for each kind of network whether the model's errors differ between settings."""
     rows = []
     model = results[results["predictor"] == "model"]
-    for noise, group in model.groupby("noise"):
+    for network, group in model.groupby("network", sort=False):
         samples = [part["mse"].to_numpy() for _, part in group.groupby("fit")]
         within = sum(map(len, samples)) - len(samples)
         if len(samples) > 1 and within > 0:
             test = stats.f_oneway(*samples)
-            row = {"noise": noise, "f": test.statistic, "p": test.pvalue}
+            row = {"network": network, "f": test.statistic, "p": test.pvalue}
             rows.append({**row, "df_between": len(samples) - 1, "df_within": within})
-    return pd.DataFrame(rows, columns=["noise", "f", "df_between", "df_within", "p"])
+    return pd.DataFrame(rows, columns=["network", "f", "df_between", "df_within", "p"])

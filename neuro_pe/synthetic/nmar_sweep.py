@@ -21,14 +21,28 @@ from neuro_pe.derivatives import read_table, write_table
 from neuro_pe.errors import InputError
 from neuro_pe.experiment import train_models
 from neuro_pe.fitting import resolve_machine
-from neuro_pe.jobs import DaskCluster, Job, JobProgress, read_jobs
-from neuro_pe.model_folder import ModelFolder
+from neuro_pe.jobs import DaskCluster, Job, JobProgress
+from neuro_pe.model_folder import ModelFolder, add_tables, check_files
 from neuro_pe.reconstruction import EvaluationSet
 from neuro_pe.report import compare_fits
 from neuro_pe.settings import FitSettings
-from neuro_pe.sweeps import encoding_parts, grid_settings, option_parts, seeded
+from neuro_pe.sweeps import (
+    encoding_parts,
+    grid_settings,
+    name_of_parts,
+    option_parts,
+    seeded,
+    spell,
+)
 from neuro_pe.synthetic._checks import check_list, check_noise, check_whole
-from neuro_pe.synthetic._fits import check_done, job_settings, output_folder, run_fits
+from neuro_pe.synthetic._fits import (
+    FinishedFit,
+    finished_fits,
+    job_data,
+    job_settings,
+    output_folder,
+    run_fits,
+)
 from neuro_pe.synthetic.nmar import (
     MOST_SUBJECTS,
     MOST_TIMES,
@@ -41,7 +55,6 @@ from neuro_pe.synthetic.nmar_results import (
     CEILING,
     STATISTICS,
     f_tests,
-    fault,
     long_table,
     summarize_nmar,
 )
@@ -71,6 +84,7 @@ NETWORK: dict[str, Any] = {
 }
 SPLIT: dict[str, Any] = {"test_subjects": 0.2, "validation_subjects": 0.1}
 BASELINES = "baselines"
+TRUTH = "truth.tsv"  # what a model folder says of the true network
 N_PERMUTATIONS = 200
 
 
@@ -81,17 +95,21 @@ class NmarSweep:
     Parameters
     ----------
     table : DataFrame
-        A row a fit: ``name, status, error``, options, results (``sweep.tsv``).
+        A row a fit asked for: ``name, status, error``, options, results (``sweep.tsv``).
+    fits : list of FinishedFit
+        All fits of the folder: ``job``, ``path`` of the model folder, and ``results``.
     results : DataFrame
         ``nmar.tsv``: for each fit a row a predictor (errors on unseen subjects) and a row a
         source (``pe``, ``change``, ``fc``: what it says of the modules).
     settings : DataFrame
         A row a setting (:func:`summarize_nmar`).
     tests : DataFrame
-        ``noise, f, df_between, df_within, p``: one-way F-test of the model's MSE over settings.
+        ``network, f, df_between, df_within, p``: one-way F-test of the model's MSE over
+        settings, for every kind of network.
     """
 
     table: pd.DataFrame
+    fits: list[FinishedFit]
     results: pd.DataFrame
     settings: pd.DataFrame
     tests: pd.DataFrame
@@ -173,22 +191,19 @@ def sweep_nmar(
     how: dict[str, Any] = {"n_workers": n_workers, "dask": dask, "progress": progress}
     how |= {"path_of": _model_path, "leaves": ("nmar.tsv",)}
     table = run_fits(jobs, nmar_job, output_dir=folder, **how)
-    # What was asked for earlier too.
-    done = check_done(folder, job_of=_job_of, path_of=_model_path, results_of=_errors, fault=fault)
-    for job, path in done:
-        _keep_modules(_network(job.arguments, job.arguments["seed"]), path.parent)
-    everything = read_jobs(folder)
-    results = long_table(everything[everything["status"] == "done"])
+    fits = finished_fits(folder, path_of=_model_path, results_of=_results)
+    for fit in fits:
+        _keep_modules(_network(fit.job.arguments, fit.job.arguments["seed"]), fit.path.parent)
+    results = long_table(fits)
     if os.access(folder, os.W_OK):  # else it has been said
         write_table(results, folder / "nmar.tsv")
     return NmarSweep(
-        table=table, results=results, settings=summarize_nmar(results), tests=f_tests(results)
+        table=table,
+        fits=fits,
+        results=results,
+        settings=summarize_nmar(results),
+        tests=f_tests(results),
     )
-
-
-def _job_of(asked: FitSettings, row: Mapping[str, str], _data: Mapping[str, Any]) -> Job:
-    network = {name: type(usual)(float(row[name])) for name, usual in NETWORK.items()}
-    return _named(asked, network, float(row["noise"]))
 
 
 def _jobs(
@@ -236,7 +251,7 @@ def _name(settings: FitSettings, *, noise: float, network: Mapping[str, Any]) ->
     parts = [*encoding_parts(settings), *_data_parts({**network, "noise": noise})]
     named = ("encoding", "sigma", "seed")
     parts += option_parts(settings, nmar_settings(), leave_out=named)
-    return "_".join([*parts, f"seed-{settings.seed}"])
+    return name_of_parts(parts, seed=settings.seed)
 
 
 def _model_path(job: Job, folder: Path) -> Path:
@@ -248,11 +263,11 @@ def _model_path(job: Job, folder: Path) -> Path:
 def _data_parts(options: Mapping[str, Any]) -> list[str]:
     """Return the parts of a name that say what was simulated."""
     changed = [
-        f"{name.removeprefix('n_').replace('_', '-')}-{options[name]:g}"
+        f"{name.removeprefix('n_').replace('_', '-')}-{spell(options[name])}"
         for name in NETWORK
         if options[name] != NETWORK[name]
     ]
-    return [f"noise-{options['noise']:g}", *changed]
+    return [f"noise-{spell(options['noise'])}", *changed]
 
 
 def _network(options: Mapping[str, Any], seed: int) -> ModularNetwork:
@@ -279,15 +294,22 @@ def nmar_job(job: Job, context: dict[str, Any]) -> dict[str, Any]:
         resume=True,
         **SPLIT,
     )
-    ceiling = _ceiling(network, cohort, model, job, baselines)
-    return _errors(model.metrics) | {CEILING: ceiling} | _structure(model, network)
+    if TRUTH not in check_files(path):
+        found = {CEILING: _ceiling(network, cohort, model, job, baselines)}
+        found |= _structure(model, network)
+        truth = pd.DataFrame(found.items(), columns=["result", "value"])
+        add_tables(path, {TRUTH: truth}, job_data(job))
+    return _results(path)
 
 
-def _errors(metrics: pd.DataFrame) -> dict[str, float]:
-    """Return the results of a fit that its model folder holds."""
+def _results(path: Path) -> dict[str, float]:
+    """Return the row of the table of a fit, from its model folder."""
+    metrics = read_table(path / "metrics.tsv")
+    table = read_table(path / TRUTH)
+    truth = dict(zip(table["result"], table["value"], strict=True))
     test = metrics[metrics["split"] == "test"].set_index("predictor")["mse"]
     errors = {f"mse_{name}": float(error) for name, error in test.items()}
-    return {"core_seconds": float(metrics["seconds"].max()), **errors}
+    return {"core_seconds": float(metrics["seconds"].max()), **errors, **truth}
 
 
 @functools.lru_cache(maxsize=2)

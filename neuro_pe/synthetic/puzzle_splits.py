@@ -73,6 +73,7 @@ def split_puzzles(*, size: int = 4, source: str | None = None, seed: int = 0) ->
     {'train': 8100, 'heldout': 900, 'human108': 108}
     """
     check_whole("size", size, SIZES[0], SIZES[-1])
+    check_whole("seed", seed, 0)
     source = source or ("published" if size == 4 else "generated")
     if source not in ("published", "generated") or (source == "published" and size != 4):
         msg = f"puzzles: found {source!r} of size {size}; expected 'generated', or size 4."

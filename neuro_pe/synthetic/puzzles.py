@@ -299,8 +299,9 @@ def _given(cells: np.ndarray) -> np.ndarray:
 
 def _pairs(cells: np.ndarray) -> np.ndarray:
     """Mark the (cell, symbol) pairs, the target a symbol: float32, (puzzle, pair)."""
-    marks = cells.reshape(len(cells), -1, 1) == np.arange(1, cells.shape[1] + 2)
-    return marks.reshape(len(cells), -1).astype(np.float32)
+    n = cells.shape[1]
+    marks = cells.reshape(len(cells), n * n, 1) == np.arange(1, n + 2)
+    return marks.reshape(len(cells), n * n * (n + 1)).astype(np.float32)
 
 
 def _targets(cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
